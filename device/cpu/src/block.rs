@@ -17,8 +17,8 @@ use crate::check::{self, CheckedBlock};
 use crate::hooks::{self, BlockContext, Fiber, ThreadContext};
 use crate::idle::Idle;
 use crate::launch::{Cause, Launch};
+use crate::os_thread::{self, OsThread};
 use crate::report;
-use crate::seat::{self, Seat};
 use crate::stack::{Slab, Slot};
 use crate::warp::Warp;
 use still::Still;
@@ -63,7 +63,7 @@ pub(crate) fn run(launch: &Launch, index: u64) -> bool {
             voted: 0,
             spun: 0,
             waits: true,
-            seat: seat::of_this_thread(),
+            os_thread: os_thread::of_this_thread(),
             still: Still::new(launch.reports()),
             check: None,
         };
@@ -72,8 +72,8 @@ pub(crate) fn run(launch: &Launch, index: u64) -> bool {
         if let Some(check) = &mut block.check {
             check.end();
         }
-        if let Some(seat) = block.seat {
-            seat.leave();
+        if let Some(os_thread) = block.os_thread {
+            os_thread.end();
         }
         if !finished {
             block.abandon();
@@ -122,7 +122,7 @@ struct Block<'a> {
     /// All of these were in a wait, not in an atomic or a fence that may be part of one.
     waits: bool,
     /// How handlers and the watch see this OS thread.
-    seat: Option<&'static Seat>,
+    os_thread: Option<&'static OsThread>,
     still: Still,
     /// Of a launch that is checked.
     check: Option<Box<CheckedBlock>>,
@@ -194,8 +194,8 @@ impl Block<'_> {
         // SAFETY: a function of the loaded module; the answer is this OS thread's own variable.
         let current = unsafe { (self.launch.code.slot)() };
         let contexts = self.space.threads.as_mut_ptr();
-        if let (Some(seat), Some(stacks)) = (self.seat, &self.space.stacks) {
-            seat.take(self.launch, self.context, current, stacks.span());
+        if let (Some(os_thread), Some(stacks)) = (self.os_thread, &self.space.stacks) {
+            os_thread.begin(self.launch, self.context, current, stacks.span());
         }
         let mut idle = Idle::default();
         while self.live > 0 {
@@ -211,8 +211,8 @@ impl Block<'_> {
             let context = unsafe { contexts.add(thread as usize) };
             // SAFETY: `current` is this OS thread's slot, and `context` one of the block's thread table.
             unsafe { *current = context };
-            if let Some(seat) = self.seat {
-                seat.turn();
+            if let Some(os_thread) = self.os_thread {
+                os_thread.turn();
             }
             let result = self.resume(thread, contexts)?;
             if let Some(check) = &mut self.check {

@@ -19,7 +19,7 @@
 //! parent goes on, so that no socket of the job outlives the process: the other PEs see the death as any
 //! other, and launchers see the signal.
 //!
-//! **Where it runs.** Threads that run blocks have an alternate stack of 512 KiB (`seat.rs`), because
+//! **Where it runs.** Threads that run blocks have an alternate stack of 512 KiB (`os_thread.rs`), because
 //! the fault may be that the stack is full. Other threads have what the program gave them, perhaps 8 KiB of
 //! which the registers take most: the handler's own frames are small, and the child works on a stack that it
 //! maps itself.
@@ -34,7 +34,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering}
 use std::sync::{Once, OnceLock};
 use std::time::Duration;
 
-use crate::seat::{self, Seat, FAULTS};
+use crate::os_thread::{self, OsThread, FAULTS};
 use crate::signals;
 
 /// The longest that the text may take.
@@ -78,7 +78,7 @@ struct Facts {
     counter: usize,
     top: usize,
     context: *const libc::ucontext_t,
-    seat: *const Seat,
+    os_thread: *const OsThread,
 }
 
 struct Shared(UnsafeCell<Facts>);
@@ -92,7 +92,7 @@ static FACTS: Shared = Shared(UnsafeCell::new(Facts {
     counter: 0,
     top: 0,
     context: std::ptr::null(),
-    seat: std::ptr::null(),
+    os_thread: std::ptr::null(),
 }));
 
 /// The thread that makes a text, or 0.
@@ -131,7 +131,8 @@ extern "C" fn on_fault(signal: i32, info: *mut libc::siginfo_t, context: *mut li
     // A signal that was sent is none of ours.
     if code > 0 {
         // SAFETY: what the kernel says of this thread's alternate stack.
-        let seat = unsafe { seat::at(&interrupted.uc_stack) }.filter(|seat| seat.is_taken());
+        let os_thread =
+            unsafe { os_thread::at(&interrupted.uc_stack) }.filter(|os_thread| os_thread.runs_block());
         let facts = Facts {
             signal,
             code,
@@ -139,9 +140,9 @@ extern "C" fn on_fault(signal: i32, info: *mut libc::siginfo_t, context: *mut li
             counter: signals::counter(interrupted),
             top: signals::stack_pointer(interrupted),
             context: interrupted,
-            seat: seat.map_or(std::ptr::null(), std::ptr::from_ref),
+            os_thread: os_thread.map_or(std::ptr::null(), std::ptr::from_ref),
         };
-        if seat.is_some() || is_memory(address) || tells_of_all() || may_be_a_call(interrupted) {
+        if os_thread.is_some() || is_memory(address) || tells_of_all() || may_be_a_call(interrupted) {
             tell(facts);
         }
     }
@@ -285,13 +286,14 @@ fn io_interrupted() -> bool {
 /// The text without debug information, from a handler.
 fn in_numbers(facts: &Facts) {
     let mut line = Line::default();
-    // SAFETY: a seat stays as long as its thread, which is this one.
-    let launch = unsafe { facts.seat.as_ref() }.and_then(Seat::launch);
+    // SAFETY: the record stays as long as its thread, which is this one.
+    let launch = unsafe { facts.os_thread.as_ref() }.and_then(OsThread::launch);
     let _ = write!(line, "rushmem [error] ");
     match launch {
         Some((launch, block)) => {
             // SAFETY: the running thread's context lives as long as its block.
-            let thread = unsafe { facts.seat.as_ref().and_then(|seat| seat.running().as_ref()) };
+            let thread =
+                unsafe { facts.os_thread.as_ref().and_then(|os_thread| os_thread.running().as_ref()) };
             let [bx, by, bz] = block.block_idx;
             let [tx, ty, tz] = thread.map_or([0; 3], |thread| thread.thread_idx);
             let (kernel, source) = (launch.code.kernel(), launch.code.source());

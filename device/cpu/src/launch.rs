@@ -70,7 +70,7 @@ pub struct Reports {
     /// One that has not moved for so long, and a second, ends the launch. What waits by a rushmem call has
     /// ended it before, with a better text.
     pub limit: Option<Duration>,
-    /// Who hears of its threads' calls, of a module that was compiled for it.
+    /// Notes its threads' calls, where the module was compiled for that.
     pub trace: Option<Arc<dyn KernelTrace>>,
 }
 

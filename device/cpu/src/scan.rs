@@ -1,6 +1,6 @@
 //! Finds the kernels of a source: `__global__` function definitions at namespace scope, with their qualified
 //! names. It reads preprocessed text, in which only `__global__` has been left standing, so that macros and
-//! `#if` have done their work; what a kernel's parameters are is the compiler's business.
+//! `#if` have done their work; what a kernel's parameters are is left to the compiler.
 
 use crate::token::{tokenize, Kind, Token};
 

@@ -11,7 +11,7 @@ use crate::launch::{Launch, Place};
 /// Places of a stack that a call comes with.
 pub const TRACED_DEPTH: usize = 8;
 
-/// Who hears of a launch's calls.
+/// Notes a launch's calls.
 pub trait KernelTrace: Send + Sync {
     /// A thread's call begins.
     fn begin(&self, thread: Place, call: &KernelCall<'_>);

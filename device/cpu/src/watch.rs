@@ -20,7 +20,7 @@ use std::thread::Thread;
 use std::time::Duration;
 
 use crate::hooks::{self, now_ns};
-use crate::seat::{self, Seat, TURN};
+use crate::os_thread::{self, OsThread, TURN};
 use crate::signals;
 
 /// How often the watch looks, and how long a CUDA thread runs by itself at least.
@@ -94,23 +94,23 @@ fn watch() {
 /// Interrupts who has run for too long; whether to look often.
 fn look() -> bool {
     let (now, mut any) = (now_ns(), false);
-    seat::each(|seat| {
-        if !seat.is_taken() {
+    os_thread::each(|os_thread| {
+        if !os_thread.runs_block() {
             return;
         }
-        let often = seat.often.load(Ordering::Relaxed);
+        let often = os_thread.often.load(Ordering::Relaxed);
         any |= often;
-        let turns = seat.turns.load(Ordering::Relaxed);
-        if seat.seen.swap(turns, Ordering::Relaxed) != turns {
-            seat.since.store(now, Ordering::Relaxed);
+        let turns = os_thread.turns.load(Ordering::Relaxed);
+        if os_thread.seen.swap(turns, Ordering::Relaxed) != turns {
+            os_thread.since.store(now, Ordering::Relaxed);
             return;
         }
         let least = if often { LOOK_OFTEN } else { LOOK };
-        if now - seat.since.load(Ordering::Relaxed) < least.as_nanos() as u64 / 2 {
+        if now - os_thread.since.load(Ordering::Relaxed) < least.as_nanos() as u64 / 2 {
             return;
         }
         if handles() {
-            interrupt(seat);
+            interrupt(os_thread);
         }
     });
     any
@@ -129,14 +129,14 @@ fn handles() -> bool {
     })
 }
 
-fn interrupt(seat: &Seat) {
-    // SAFETY: a zeroed siginfo is a valid one; the thread lives as long as its seat is in the list.
+fn interrupt(os_thread: &OsThread) {
+    // SAFETY: a zeroed siginfo is a valid one; the thread lives as long as its record is in the list.
     unsafe {
         let mut info: Queued = std::mem::zeroed();
         (info.signal, info.code) = (TURN, libc::SI_QUEUE);
         (info.pid, info.uid) = (libc::getpid(), libc::getuid());
-        info.value = std::ptr::from_ref(seat) as usize;
-        libc::syscall(libc::SYS_rt_tgsigqueueinfo, libc::getpid(), seat.tid, TURN, &info);
+        info.value = std::ptr::from_ref(os_thread) as usize;
+        libc::syscall(libc::SYS_rt_tgsigqueueinfo, libc::getpid(), os_thread.tid, TURN, &info);
     }
 }
 
@@ -159,23 +159,23 @@ extern "C" fn on_turn(signal: i32, info: *mut libc::siginfo_t, context: *mut lib
     // SAFETY: the kernel gives a handler both.
     let (code, value, context_of) =
         unsafe { ((*info).si_code, (*info.cast::<Queued>()).value, &*context.cast::<libc::ucontext_t>()) };
-    if code != libc::SI_QUEUE || value == 0 || value != seat::current() as usize {
+    if code != libc::SI_QUEUE || value == 0 || value != os_thread::current() as usize {
         return hand_on(signal, info, context);
     }
-    // SAFETY: this thread's own seat.
-    let seat = unsafe { &*seat::current() };
-    let Some((launch, _)) = seat.launch() else { return };
+    // SAFETY: this thread's own record.
+    let os_thread = unsafe { &*os_thread::current() };
+    let Some((launch, _)) = os_thread.launch() else { return };
     let counter = signals::counter(context_of);
     let top = signals::stack_pointer(context_of);
-    let thread = seat.running();
-    if thread.is_null() || !launch.code.text.contains(&counter) || !seat.stacks().holds(top) {
+    let thread = os_thread.running();
+    if thread.is_null() || !launch.code.text.contains(&counter) || !os_thread.stacks().holds(top) {
         return;
     }
     // SAFETY: the context of the CUDA thread that was interrupted, in its kernel's own code: it is the
     // running one, and nothing else touches its context before it is suspended.
     unsafe {
         let errno = *libc::__errno_location();
-        seat.looks.store(signals::looks(context_of, seat.stacks().end_of(top)), Ordering::Relaxed);
+        os_thread.looks.store(signals::looks(context_of, os_thread.stacks().end_of(top)), Ordering::Relaxed);
         let request = (*thread).request;
         (*thread).request = hooks::PREEMPT;
         hooks::suspend(thread);

@@ -67,9 +67,9 @@ impl Still {
 impl Block<'_> {
     /// `thread` was interrupted, because it had not yielded; whether it has moved since the last time.
     pub(super) fn interrupted(&mut self, thread: u32) -> bool {
-        let Some(seat) = self.seat else { return true };
-        seat.often.store(true, Ordering::Relaxed);
-        let looks = seat.looks.load(Ordering::Relaxed);
+        let Some(os_thread) = self.os_thread else { return true };
+        os_thread.often.store(true, Ordering::Relaxed);
+        let looks = os_thread.looks.load(Ordering::Relaxed);
         let known = self.still.looks.entry(thread).or_default();
         known.repeats = known.last[..known.count.min(LOOKS)].contains(&looks);
         if !known.repeats {

@@ -265,7 +265,7 @@ impl Actor {
 
     #[inline]
     fn is_ordered(&self, other: Strand, clock: u32, track: Track) -> bool {
-        // Two nbi operations of one thread are its own affair.
+        // Conflicts between two nbi operations of one thread are not reported.
         let in_order = matches!(other.track(), Track::Now | Track::Put) || track != Track::Now;
         other.on(Track::Now) == self.strand && in_order || self.known.covers(other, clock)
     }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::{Facts, KNOWLEDGE};
-use crate::seat::Seat;
+use crate::os_thread::OsThread;
 use crate::signals;
 
 /// An address below this is null plus something.
@@ -17,7 +17,7 @@ struct Mapping<'a> {
 }
 
 /// What is to be said of the address, a line each.
-pub(super) fn lines(facts: &Facts, context: &libc::ucontext_t, seat: Option<&Seat>) -> Vec<String> {
+pub(super) fn lines(facts: &Facts, context: &libc::ucontext_t, os_thread: Option<&OsThread>) -> Vec<String> {
     let mut lines = Vec::new();
     if !matches!(facts.signal, libc::SIGSEGV | libc::SIGBUS) {
         return lines;
@@ -36,8 +36,8 @@ pub(super) fn lines(facts: &Facts, context: &libc::ucontext_t, seat: Option<&Sea
         lines.push(format!("that is a null pointer{rest}"));
         return lines;
     }
-    if let Some((launch, _)) = seat.and_then(Seat::launch) {
-        if seat.is_some_and(|seat| seat.stacks().overrun(address, facts.top)) {
+    if let Some((launch, _)) = os_thread.and_then(OsThread::launch) {
+        if os_thread.is_some_and(|os_thread| os_thread.stacks().overrun(address, facts.top)) {
             let kib = launch.limits.stack >> 10;
             lines.push(format!(
                 "the stack of the CUDA thread is full: it has {kib} KiB; RUSHMEM_CPU_STACK={}K gives it more, or the \

@@ -11,7 +11,7 @@ use corosensei::Coroutine;
 use super::address;
 use super::{Facts, KNOWLEDGE, NOT_OURS, PREPARED};
 use crate::launch::place_text;
-use crate::seat::Seat;
+use crate::os_thread::OsThread;
 use crate::signals;
 use crate::stack::Slab;
 use crate::trace::{Counters, Function, SourcePlace, DEPTH};
@@ -36,14 +36,14 @@ fn tell(facts: &Facts) -> i32 {
     let counters = counters(facts);
     // SAFETY: the context lies in the handler's frame, which is the child's own copy.
     let context = unsafe { &*facts.context };
-    // SAFETY: a seat stays as long as its thread, of which this is a copy.
-    let seat = unsafe { facts.seat.as_ref() };
-    let text = match seat.filter(|seat| seat.is_taken()) {
-        Some(seat) => of_kernel(facts, seat, &counters),
+    // SAFETY: the record stays as long as its thread, of which this is a copy.
+    let os_thread = unsafe { facts.os_thread.as_ref() };
+    let text = match os_thread.filter(|os_thread| os_thread.runs_block()) {
+        Some(os_thread) => of_kernel(facts, os_thread, &counters),
         None => of_host(facts, &counters),
     };
     let Some(mut text) = text else { return NOT_OURS };
-    for line in address::lines(facts, context, seat) {
+    for line in address::lines(facts, context, os_thread) {
         let _ = write!(text, "\n  {line}");
     }
     text.push('\n');
@@ -52,10 +52,10 @@ fn tell(facts: &Facts) -> i32 {
     i32::from(wrote != text.len() as isize)
 }
 
-fn of_kernel(facts: &Facts, seat: &Seat, counters: &Counters) -> Option<String> {
-    let (launch, block) = seat.launch()?;
+fn of_kernel(facts: &Facts, os_thread: &OsThread, counters: &Counters) -> Option<String> {
+    let (launch, block) = os_thread.launch()?;
     // SAFETY: the running thread's context lives as long as its block.
-    let thread = unsafe { seat.running().as_ref() }?;
+    let thread = unsafe { os_thread.running().as_ref() }?;
     let place = counters.place(launch.code.names());
     let mut text = format!(
         "rushmem [error] {}kernel `{}` ({}){}{}: {}",

@@ -1,7 +1,7 @@
-//! What is known of an OS thread that runs blocks, for those who look at it from outside: the handler of its
-//! crashes ([`crate::crash`]) and the watch over threads that do not yield ([`crate::watch`]). It lies at the
-//! low end of the thread's alternate signal stack. A handler finds it there by the address that the kernel
-//! hands in (`uc_stack`), with no thread-local variable, whose first use may allocate.
+//! A record of each OS thread that runs blocks: what it runs now, and where its CUDA threads' stacks are. The
+//! handler of crashes ([`crate::crash`]) and the watch over threads that do not yield ([`crate::watch`]) read
+//! it. It lies at the low end of the thread's alternate signal stack. A handler finds it there by the address
+//! that the kernel hands in (`uc_stack`), with no thread-local variable, whose first use may allocate.
 
 use std::cell::Cell;
 use std::io;
@@ -16,7 +16,7 @@ use crate::stack::Span;
 /// Addresses for the handlers of one OS thread. Pages that nobody touches take no memory.
 const ALTERNATE: usize = 512 << 10;
 
-/// At the beginning of a seat and, but by chance, of nothing else.
+/// At the beginning of a record and, but by chance, of nothing else.
 const MARK: [u64; 2] = [0x7c1f_52d3_9b0e_66a8, 0xd4a8_03e5_f172_2b9d];
 
 /// Signals that mean a fault of the thread that gets them.
@@ -26,7 +26,7 @@ pub(crate) const TURN: i32 = libc::SIGURG;
 
 /// One OS thread that runs blocks.
 #[repr(C)]
-pub(crate) struct Seat {
+pub(crate) struct OsThread {
     mark: [u64; 2],
     pub(crate) tid: i32,
     /// The launch whose block runs, null between blocks.
@@ -50,59 +50,60 @@ pub(crate) struct Seat {
     pub(crate) since: AtomicU64,
 }
 
-/// All seats; one is not unmapped while this is locked.
-static SEATS: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+/// All records; none is unmapped while this is locked.
+static OS_THREADS: Mutex<Vec<usize>> = Mutex::new(Vec::new());
 
-/// Unmaps the seat with its thread.
-struct Own(*const Seat);
+/// Unmaps the record when its thread ends.
+struct Own(*const OsThread);
 
 thread_local! {
     static OWN: Own = Own::make();
     /// The same for signal handlers: no destructor, and no first use in them.
-    static CURRENT: Cell<*const Seat> = const { Cell::new(null()) };
+    static CURRENT: Cell<*const OsThread> = const { Cell::new(null()) };
 }
 
-fn seats() -> MutexGuard<'static, Vec<usize>> {
-    SEATS.lock().unwrap_or_else(PoisonError::into_inner)
+fn list() -> MutexGuard<'static, Vec<usize>> {
+    OS_THREADS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The seat of the calling thread, which stays as long as the thread; made by the first call. `None` where
+/// The record of the calling thread, which stays as long as the thread; made by the first call. `None` where
 /// there is no memory for one.
-pub(crate) fn of_this_thread() -> Option<&'static Seat> {
+pub(crate) fn of_this_thread() -> Option<&'static OsThread> {
     let own = OWN.try_with(|own| own.0).unwrap_or(null());
     // SAFETY: mapped until the thread ends, and callers are the thread itself.
     unsafe { own.as_ref() }
 }
 
 /// The same in a handler: null in threads that never ran a block.
-pub(crate) fn current() -> *const Seat {
+pub(crate) fn current() -> *const OsThread {
     CURRENT.with(Cell::get)
 }
 
-/// The seat at the low end of the alternate stack that a handler runs on, if it is one.
+/// The record at the low end of the alternate stack that a handler runs on, if it is one.
 ///
 /// # Safety
 /// `stack` is what the kernel says of the interrupted thread's alternate stack.
-pub(crate) unsafe fn at(stack: &libc::stack_t) -> Option<&'static Seat> {
-    if stack.ss_sp.is_null() || stack.ss_size < size_of::<Seat>() || stack.ss_sp as usize % 16 != 0 {
+pub(crate) unsafe fn at(stack: &libc::stack_t) -> Option<&'static OsThread> {
+    if stack.ss_sp.is_null() || stack.ss_size < size_of::<OsThread>() || stack.ss_sp as usize % 16 != 0 {
         return None;
     }
-    let seat = stack.ss_sp.cast::<Seat>();
-    // SAFETY: the low end of memory that the thread has named as a stack; a seat stays as long as its thread.
-    unsafe { ((*seat).mark == MARK).then(|| &*seat) }
+    let os_thread = stack.ss_sp.cast::<OsThread>();
+    // SAFETY: the low end of memory that the thread has named as a stack; a record stays as long as its
+    // thread.
+    unsafe { ((*os_thread).mark == MARK).then(|| &*os_thread) }
 }
 
-/// Calls `look` with every seat; none goes meanwhile.
-pub(crate) fn each(mut look: impl FnMut(&Seat)) {
-    for &seat in &*seats() {
-        // SAFETY: a seat leaves the list before it is unmapped.
-        look(unsafe { &*(seat as *const Seat) });
+/// Calls `look` with every record; none is unmapped meanwhile.
+pub(crate) fn each(mut look: impl FnMut(&OsThread)) {
+    for &os_thread in &*list() {
+        // SAFETY: a record leaves the list before it is unmapped.
+        look(unsafe { &*(os_thread as *const OsThread) });
     }
 }
 
-impl Seat {
+impl OsThread {
     /// The thread runs a block from now on, whose threads' stacks are `stacks`.
-    pub(crate) fn take(
+    pub(crate) fn begin(
         &self,
         launch: &Launch,
         block: &BlockContext,
@@ -120,17 +121,17 @@ impl Seat {
     }
 
     /// The block has ended.
-    pub(crate) fn leave(&self) {
+    pub(crate) fn end(&self) {
         self.launch.store(null_mut(), Ordering::Release);
     }
 
-    /// A CUDA thread is resumed. The seat has one writer, its thread.
+    /// A CUDA thread is resumed. The record has one writer, its thread.
     pub(crate) fn turn(&self) {
         self.turns.store(self.turns.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
     /// Whether a block runs.
-    pub(crate) fn is_taken(&self) -> bool {
+    pub(crate) fn runs_block(&self) -> bool {
         !self.launch.load(Ordering::Acquire).is_null()
     }
 
@@ -170,9 +171,9 @@ impl Own {
     }
 }
 
-/// Maps a seat with its alternate stack for the calling thread, on which its faults are handled from now on,
-/// whatever its creator blocked.
-fn map() -> io::Result<*const Seat> {
+/// Maps a record with its alternate stack for the calling thread, on which its faults are handled from now
+/// on, whatever its creator blocked.
+fn map() -> io::Result<*const OsThread> {
     // SAFETY: plain system calls on a fresh mapping and on this thread's own signal state. The mapping's
     // first page stays inaccessible, as the end of a stack.
     unsafe {
@@ -190,19 +191,19 @@ fn map() -> io::Result<*const Seat> {
             libc::munmap(mapped, page + ALTERNATE);
             return Err(error);
         }
-        let seat = low.cast::<Seat>();
-        // The rest of a fresh mapping is zero, as idle seats are.
-        (*seat).mark = MARK;
-        (*seat).tid = libc::syscall(libc::SYS_gettid) as i32;
+        let os_thread = low.cast::<OsThread>();
+        // The rest of a fresh mapping is zero, as an idle record is.
+        (*os_thread).mark = MARK;
+        (*os_thread).tid = libc::syscall(libc::SYS_gettid) as i32;
         let mut mask: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&mut mask);
         for signal in FAULTS.into_iter().chain([TURN]) {
             libc::sigaddset(&mut mask, signal);
         }
         libc::pthread_sigmask(libc::SIG_UNBLOCK, &mask, null_mut());
-        CURRENT.with(|current| current.set(seat));
-        seats().push(seat as usize);
-        Ok(seat)
+        CURRENT.with(|current| current.set(os_thread));
+        list().push(os_thread as usize);
+        Ok(os_thread)
     }
 }
 
@@ -212,7 +213,7 @@ impl Drop for Own {
             return;
         }
         CURRENT.with(|current| current.set(null()));
-        seats().retain(|seat| *seat != self.0 as usize);
+        list().retain(|os_thread| *os_thread != self.0 as usize);
         // SAFETY: this thread's own alternate stack, on which no handler runs now, and which no list has.
         unsafe {
             let mut now: libc::stack_t = std::mem::zeroed();
