@@ -164,7 +164,7 @@ fn warn_of_no_secret(place: &Place) {
              this host and knows the launcher's variables can join as one of them: set {0} to the same secret \
              on all ranks (for example by export {0}=$(openssl rand -hex 32) before srun, or on every node \
              before torchrun), or start with rushmem-run",
-            crate::environment::SECRET_VARIABLE
+            crate::config::SECRET_VARIABLE
         );
     });
 }

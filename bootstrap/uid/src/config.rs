@@ -5,6 +5,9 @@ use std::time::{Duration, Instant};
 
 use rushmem_bootstrap_abi::Result;
 
+/// A variable that, when set alike on all ranks, keeps others out of jobs that meet by a launcher's
+/// variables.
+pub const SECRET_VARIABLE: &str = "RUSHMEM_JOB_SECRET";
 /// How often a rank that waits looks at its [`Watch`].
 pub(crate) const LOOK: Duration = Duration::from_millis(200);
 

@@ -11,9 +11,11 @@ use rushmem_bootstrap_abi::fork::close_in_children;
 use socket2::Socket;
 
 use crate::endpoint;
-use crate::handshake::VERSION;
 use crate::wire::Malformed;
 
+/// The version of what both sides say, from the first frame of the handshake on. 3: the initiator proves
+/// first, and says which job it looks for.
+pub(crate) const VERSION: u16 = 3;
 /// The largest frame of a peer that has not proved to belong to the job.
 pub(crate) const MAX_STRANGER: usize = 1024;
 /// The bound on frames of the rendezvous afterwards.
@@ -180,8 +182,8 @@ impl Conn {
         let body = self.input[HEADER..HEADER + len].to_vec();
         #[cfg(any(test, feature = "fuzzing"))]
         if self.max_body == MAX_STRANGER {
-            crate::fuzzing::record(3, kind, &self.input[..HEADER + len]);
-            crate::fuzzing::record(4, kind, &self.input[..HEADER + len]);
+            crate::seeds::record(3, kind, &self.input[..HEADER + len]);
+            crate::seeds::record(4, kind, &self.input[..HEADER + len]);
         }
         self.input.drain(..HEADER + len);
         Ok(Some((kind, body)))

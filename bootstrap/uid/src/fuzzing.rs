@@ -1,14 +1,9 @@
 //! What parses bytes of others, for the fuzz targets (`fuzz/`) and for the test that replays their seeds.
 //! Only in builds for those: `cfg(test)`, or the feature `fuzzing`. A parser may refuse whatever it is given;
 //! it must not panic or run for ever.
-//!
-//! With `RUSHMEM_FUZZ_RECORD=dir` what comes in is kept there as seeds, few of each shape:
-//! `scripts/fuzz-seeds`.
 
 use std::io::Write;
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::path::PathBuf;
-use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use crate::auth::{Key, Purpose, Token, JOB_BYTES};
@@ -92,23 +87,6 @@ fn pair() -> (TcpStream, TcpStream) {
         socket2::SockRef::from(&stranger).set_linger(Some(Duration::ZERO)).expect("a socket");
         (stranger, listener.accept().expect("it has connected").0)
     })
-}
-
-/// Keeps what has come in as a seed, where that is asked for.
-pub(crate) fn record(to: u8, shape: u8, bytes: &[u8]) {
-    static DIR: OnceLock<Option<PathBuf>> = OnceLock::new();
-    let dir = DIR.get_or_init(|| std::env::var_os("RUSHMEM_FUZZ_RECORD").map(PathBuf::from));
-    let Some(dir) = dir else { return };
-    let dir = dir.join("boot_frames");
-    let size = bytes.len().checked_ilog2().unwrap_or(0);
-    for number in 0..2 {
-        let file = dir.join(format!("{to}-{shape:02x}-{size}-{number}"));
-        if !file.exists() {
-            let _ = std::fs::create_dir_all(&dir)
-                .and_then(|()| std::fs::write(&file, [&[to], &bytes[..bytes.len().min(4096)]].concat()));
-            return;
-        }
-    }
 }
 
 #[cfg(test)]

@@ -23,12 +23,10 @@
 use rushmem_bootstrap_abi::Result;
 
 use crate::auth::{random, Key, Purpose, Role, JOB_BYTES};
-use crate::conn::{Broken, Conn, Frame};
+use crate::conn::{Broken, Conn, Frame, VERSION};
 use crate::wire::{Reader, Writer};
 
 const MAGIC: u32 = u32::from_le_bytes(*b"rmUi");
-/// 3: the initiator proves first, and says which job it looks for.
-pub(crate) const VERSION: u16 = 3;
 
 const HELLO: u8 = 1;
 const CHALLENGE: u8 = 2;

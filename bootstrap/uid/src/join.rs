@@ -166,7 +166,7 @@ impl Entry {
         let listener = &self.listener;
         let mut work = connect::Work::new(listener, cfg, &key, neighbours)?;
         while !work.is_done() {
-            // Whatever the rendezvous says meanwhile is bad news.
+            // Whatever the rendezvous says meanwhile is a failure.
             while let Some(frame) = self.conn.receive().map_err(|e| self.root.lost(&e))? {
                 match ToRank::decode(&frame) {
                     Ok(ToRank::Hosted(rank)) => self.root.rank = Some(rank),

@@ -7,15 +7,15 @@
 //!    [`join_meeting`]): that process is the *root*, its rendezvous one thread. Where all ranks are on one
 //!    host, the place is a local socket that only this user's processes can use, else a TCP port.
 //! 2. Every rank dials the root, both prove that they hold the job's token (HMAC-SHA256 over two nonces, the
-//!    rank first: `handshake`), and the rank says who it is and where it listens. No order is assumed; who
-//!    finds nobody tries again.
-//! 3. When all are there, the root tells every rank the addresses of its neighbours, `rank ± 2^k (mod n)`,
+//!    rank first: `handshake`), and the rank says who it is and where it listens. No order is assumed: a
+//!    rank that finds no root tries again.
+//! 3. When all are there, the root sends every rank the addresses of its neighbours, `rank ± 2^k (mod n)`,
 //!    and nothing of the others. Neighbours connect, with the same proof and a token of this start.
-//! 4. When all are connected the root says go, closes its sockets, and has no further part.
+//! 4. When all are connected the root gives the start, closes its sockets, and ends.
 //!
 //! What strangers do at the listeners costs the job no more than the time to turn them away (`pending`).
 //!
-//! Collectives run over the neighbours' connections in ⌈log2 n⌉ rounds; so does the news of a death.
+//! Collectives run over the neighbours' connections in ⌈log2 n⌉ rounds; so does the report of a death.
 //!
 //! # What it costs
 //! With d = |neighbours| ≤ 2⌈log2 n⌉ and h bytes of host name (sizes are those of the frames):
@@ -41,11 +41,11 @@
 //! take n (d + 4) descriptors while they start, 512 about 11,000.
 //!
 //! # Deaths
-//! The kernel closes a dead process' sockets; a neighbour that sees an end without a goodbye floods the news,
-//! each rank passes it on once, and a blocked collective ends with an error that names rank, host and pid. A
-//! host that vanishes says nothing: each rank asks the kernel how long ago its neighbours answered on
-//! other hosts, which are probed each second, and names all ranks of a host that is silent for too long
-//! ([`UidConfig::host_silence`]).
+//! The kernel closes a dead process' sockets; a neighbour that sees an end without a goodbye passes the
+//! report on to all its neighbours, each rank passes it on once, and a blocked collective ends with an error
+//! that names rank, host and pid. A host that vanishes says nothing: each rank asks the kernel how long ago
+//! its neighbours answered on other hosts, which are probed each second, and names all ranks of a host that
+//! is silent for too long ([`UidConfig::host_silence`]).
 
 mod address;
 mod auth;
@@ -72,6 +72,8 @@ mod place;
 mod ranks;
 mod rendezvous;
 mod search;
+#[cfg(any(test, feature = "fuzzing"))]
+mod seeds;
 mod single;
 mod stretch;
 mod threads;

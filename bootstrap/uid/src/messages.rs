@@ -119,7 +119,7 @@ impl ToRank {
 
     pub(crate) fn decode((kind, body): &Frame) -> Result<ToRank, Broken> {
         #[cfg(any(test, feature = "fuzzing"))]
-        crate::fuzzing::record(0, *kind, &[&[*kind], &body[..]].concat());
+        crate::seeds::record(0, *kind, &[&[*kind], &body[..]].concat());
         let mut r = Reader(body);
         let message = match *kind {
             WELCOME => ToRank::Welcome { host: r.text()?, pid: r.u32()?, rank: r.rank()? },
@@ -154,7 +154,7 @@ impl ToRoot {
 
     pub(crate) fn decode((kind, body): &Frame) -> Result<ToRoot, Broken> {
         #[cfg(any(test, feature = "fuzzing"))]
-        crate::fuzzing::record(1, *kind, &[&[*kind], &body[..]].concat());
+        crate::seeds::record(1, *kind, &[&[*kind], &body[..]].concat());
         let mut r = Reader(body);
         let message = match *kind {
             JOIN => ToRoot::Join(Join::read(&mut r)?),

@@ -20,7 +20,7 @@ use vars::Vars;
 
 pub use slurm::first_host;
 
-pub use secret::SECRET_VARIABLE;
+pub use crate::config::SECRET_VARIABLE;
 
 /// A process' place among those of its job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -13,10 +13,7 @@
 //! rushmem-run makes a unique ID, and MPI's launchers let MPI carry one: neither comes here.
 
 use super::vars::Vars;
-
-/// A variable that, when set alike on all ranks, keeps others out of jobs that meet by a launcher's
-/// variables.
-pub const SECRET_VARIABLE: &str = "RUSHMEM_JOB_SECRET";
+use crate::config::SECRET_VARIABLE;
 
 const TRANSPORT_KEY: &str = "OMPI_MCA_orte_precondition_transports";
 

@@ -12,7 +12,7 @@ pub(crate) const HEADER: usize = 32;
 /// Most bytes of a collective's data in one frame.
 pub(crate) const CHUNK: usize = 64 * 1024;
 /// Bytes (headers included) that may be under way to a rank that does not take them. The reader always
-/// empties the socket, so this bounds its memory, and news of deaths never queue behind data.
+/// empties the socket, so this bounds its memory, and reports of deaths never queue behind data.
 pub(crate) const WINDOW: usize = 512 * 1024;
 /// Bytes taken after which the sender is given new credit.
 pub(crate) const CREDIT_STEP: usize = WINDOW / 4;
@@ -78,7 +78,7 @@ pub(crate) enum Kind {
     Data(Call, u32),
     /// The receiver has taken this many bytes.
     Credit(u64),
-    /// The payload is the news that the job is broken; as of which call.
+    /// The payload says that the job is broken, and since which call.
     Broken(u64),
     /// The payload is a [`Mismatch`].
     Mismatch,

@@ -22,7 +22,7 @@ use crate::threads;
 const READ: usize = 64 * 1024;
 /// Reads of one socket before the others have their turn.
 const TURNS: usize = 8;
-/// How often news of a roll call are gathered before they are passed on.
+/// How often changes of a roll call are gathered before they are passed on.
 const ROLL_TICK: Duration = Duration::from_millis(10);
 /// How long a rank that leaves waits for its neighbours to take its last words and to leave as well.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -46,7 +46,7 @@ impl Reader {
                     return Ok(0);
                 };
                 #[cfg(any(test, feature = "fuzzing"))]
-                crate::fuzzing::record(2, header[4], &[&header[..], payload].concat());
+                crate::seeds::record(2, header[4], &[&header[..], payload].concat());
                 state.take_frame(at, kind, payload)?;
                 Ok(HEADER + len)
             });
@@ -86,7 +86,7 @@ pub(super) fn run(shared: Arc<Shared>, streams: Vec<Arc<Socket>>, silence: Optio
         let mut wanted = Vec::with_capacity(readers.len());
         {
             let mut state = shared.lock();
-            if state.rolls.values().any(|r| r.news) {
+            if state.rolls.values().any(|r| r.changed) {
                 let tick = *roll_tick.get_or_insert_with(|| Instant::now() + ROLL_TICK);
                 wake = Some(wake.map_or(tick, |w| w.min(tick)));
             }

@@ -1,5 +1,5 @@
 //! The connections of one rank with its neighbours (`rank ± 2^k`) and what runs over them: data of
-//! collectives, news of deaths and of disagreements, passed on from neighbour to neighbour, each once.
+//! collectives, reports of deaths and of disagreements, passed on from neighbour to neighbour, each once.
 //!
 //! An idle link stays idle: no heartbeats. A killed process' sockets are closed by its kernel, which every
 //! neighbour sees at once; a host that vanishes is noticed by its kernel's silence (`silence`).
@@ -147,7 +147,7 @@ impl Mesh {
     /// Tells the others that the job is broken by this rank.
     pub(crate) fn announce(&self, error: BootError) {
         let mut state = self.shared.lock();
-        state.leaving = true; // from here on the neighbours' ends are no news
+        state.leaving = true; // from here on the ends of neighbours are expected
         let from = state.ended + 1;
         state.break_job(from, error);
         self.shared.publish(&state);

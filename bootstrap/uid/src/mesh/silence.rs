@@ -40,7 +40,7 @@ impl Silence {
         Duration::from_secs((self.limit.as_secs() / 10).max(1))
     }
 
-    /// How long nothing may come: a part of the limit is for looking, and for the news to go round.
+    /// How long nothing may come: a part of the limit is for looking, and for the report to reach all.
     pub(crate) fn allowed(self) -> Duration {
         self.limit * 4 / 5
     }

@@ -123,7 +123,7 @@ pub(crate) struct Roll {
     /// The ranks that have answered, then (in the second half) those that are in the call.
     bits: Vec<u8>,
     /// Sent to the neighbours at the next tick.
-    pub(crate) news: bool,
+    pub(crate) changed: bool,
 }
 
 /// See the top of the file.
@@ -272,14 +272,14 @@ impl State {
                 self.rolls.pop_first();
             }
             let bits = vec![0; roll_bytes(self.n_ranks)];
-            self.rolls.insert(seq, Roll { bits, news: true });
+            self.rolls.insert(seq, Roll { bits, changed: true });
         }
         let entered = self.seq >= seq;
         if let Some(roll) = self.rolls.get_mut(&seq) {
             let half = roll.bits.len() / 2;
             let (at, bit) = (self.me as usize / 8, 1 << (self.me % 8));
             for at in [at, at + half].into_iter().take(1 + usize::from(entered)) {
-                roll.news |= roll.bits[at] & bit == 0;
+                roll.changed |= roll.bits[at] & bit == 0;
                 roll.bits[at] |= bit;
             }
         }
@@ -296,14 +296,14 @@ impl State {
 
     /// Tells the neighbours what has become known of roll calls.
     pub(crate) fn spread_rolls(&mut self) {
-        let fresh = self.rolls.iter_mut().filter(|r| r.1.news);
-        let news: Vec<(u64, Vec<u8>)> = fresh
+        let fresh = self.rolls.iter_mut().filter(|r| r.1.changed);
+        let changed: Vec<(u64, Vec<u8>)> = fresh
             .map(|(seq, roll)| {
-                roll.news = false;
+                roll.changed = false;
                 (*seq, roll.bits.clone())
             })
             .collect();
-        for (seq, bits) in news {
+        for (seq, bits) in changed {
             self.send_all(&Kind::Roll(seq), &bits);
         }
     }
@@ -329,7 +329,7 @@ impl State {
                 self.answer_roll(seq);
                 if let Some(roll) = self.rolls.get_mut(&seq) {
                     for (mine, theirs) in roll.bits.iter_mut().zip(payload) {
-                        roll.news |= *theirs & !*mine != 0;
+                        roll.changed |= *theirs & !*mine != 0;
                         *mine |= theirs;
                     }
                 }

@@ -27,19 +27,19 @@ use crate::uid::Uid;
 pub struct RendezvousHandle {
     addr: Address,
     stop: Arc<EventFd>,
-    news: Arc<News>,
+    absences: Arc<Absences>,
     joined: Arc<AtomicU32>,
     thread: Option<JoinHandle<()>>,
 }
 
 /// What the owner of the handle says meanwhile: ranks that will not come any more.
 #[derive(Debug)]
-struct News {
+struct Absences {
     absent: Mutex<Vec<(u32, job::Absent)>>,
     said: EventFd,
 }
 
-impl News {
+impl Absences {
     fn say(&self, rank: u32, absent: job::Absent) {
         self.absent.lock().unwrap_or_else(PoisonError::into_inner).push((rank, absent));
         let _ = self.said.write(1); // fails only when the counter is full, and then it is awake
@@ -102,9 +102,9 @@ pub(crate) fn open(listener: Socket, addr: Address, key: Key, standing: bool) ->
     let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
     let stop = Arc::new(EventFd::from_flags(flags).map_err(|e| failed(e.into()))?);
     let said = EventFd::from_flags(flags).map_err(|e| failed(e.into()))?;
-    let news = Arc::new(News { absent: Mutex::new(Vec::new()), said });
+    let absences = Arc::new(Absences { absent: Mutex::new(Vec::new()), said });
     let joined = Arc::new(AtomicU32::new(0));
-    let mut server = server::Server::new(listener, addr, key, stop.clone(), news.clone(), joined.clone())
+    let mut server = server::Server::new(listener, addr, key, stop.clone(), absences.clone(), joined.clone())
         .map_err(failed)?;
     server.standing = standing;
     let thread = std::thread::Builder::new()
@@ -112,7 +112,7 @@ pub(crate) fn open(listener: Socket, addr: Address, key: Key, standing: bool) ->
         .stack_size(512 * 1024)
         .spawn(move || server.run())
         .map_err(failed)?;
-    Ok(RendezvousHandle { addr, stop, news, joined, thread: Some(thread) })
+    Ok(RendezvousHandle { addr, stop, absences, joined, thread: Some(thread) })
 }
 
 impl RendezvousHandle {
@@ -129,7 +129,7 @@ impl RendezvousHandle {
     /// Rank `rank` of `n` will not come any more: its process has ended, say. Ranks that wait for it, now or
     /// later, fail with `why` instead of waiting until their limit.
     pub fn will_not_come(&self, rank: u32, n: u32, why: String) {
-        self.news.say(rank, job::Absent { n, why });
+        self.absences.say(rank, job::Absent { n, why });
     }
 
     /// Whether its work is done (or has failed) and its thread has ended.

@@ -1,7 +1,7 @@
-//! The rendezvous' sockets: one thread, one epoll set. A connection that has not proved to belong to the job
-//! may hold one connection for `HANDSHAKE_LIMIT`, send at most one small frame at a time, and is dropped with
-//! a warning while the job goes on. Connections are taken as fast as they come, also when there is no room
-//! for more (`pending` says which one goes then), so that a member never waits behind strangers.
+//! The rendezvous' sockets: one thread, one epoll set. A client that has not proved to belong to the job may
+//! hold its connection for `HANDSHAKE_LIMIT`, and send at most one small frame at a time. Then it is dropped
+//! with a warning, and the job goes on. Connections are taken as fast as they come, also when there is no
+//! room for more (`pending` says which one goes then), so that a member never waits behind strangers.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::ErrorKind;
@@ -17,7 +17,7 @@ use rushmem_bootstrap_abi::{BootError, BootErrorKind};
 use socket2::Socket;
 
 use super::job::{Absent, Job, Stage};
-use super::News;
+use super::Absences;
 use crate::auth::{Key, Purpose};
 use crate::conn::{Broken, Conn};
 use crate::endpoint::{self, Address};
@@ -41,7 +41,7 @@ const MAX_WARNINGS: u32 = 20;
 
 const LISTENER: u64 = u64::MAX;
 const STOP: u64 = u64::MAX - 1;
-const NEWS: u64 = u64::MAX - 2;
+const ABSENCES: u64 = u64::MAX - 2;
 
 enum Phase {
     Stranger(Acceptor),
@@ -66,7 +66,7 @@ pub(super) struct Server {
     resting: Option<Instant>,
     key: Key,
     stop: Arc<EventFd>,
-    news: Arc<News>,
+    absences: Arc<Absences>,
     absent: BTreeMap<u32, Absent>,
     epoll: Epoll,
     clients: HashMap<u64, Client>,
@@ -90,13 +90,13 @@ impl Server {
         addr: Address,
         key: Key,
         stop: Arc<EventFd>,
-        news: Arc<News>,
+        absences: Arc<Absences>,
         joined: Arc<AtomicU32>,
     ) -> std::io::Result<Server> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         epoll.add(&listener, EpollEvent::new(EpollFlags::EPOLLIN, LISTENER))?;
         epoll.add(&stop, EpollEvent::new(EpollFlags::EPOLLIN, STOP))?;
-        epoll.add(&news.said, EpollEvent::new(EpollFlags::EPOLLIN, NEWS))?;
+        epoll.add(&absences.said, EpollEvent::new(EpollFlags::EPOLLIN, ABSENCES))?;
         Ok(Server {
             standing: false,
             addr,
@@ -104,7 +104,7 @@ impl Server {
             resting: None,
             key,
             stop,
-            news,
+            absences,
             absent: BTreeMap::new(),
             epoll,
             clients: HashMap::new(),
@@ -135,7 +135,7 @@ impl Server {
                 match event.data() {
                     LISTENER => self.accept(),
                     STOP => self.stop(),
-                    NEWS => self.hear(),
+                    ABSENCES => self.take_absences(),
                     id => self.serve(id),
                 }
                 self.deliver();
@@ -170,9 +170,9 @@ impl Server {
         self.listener = None;
     }
 
-    fn hear(&mut self) {
-        let _ = self.news.said.read(); // only resets it
-        self.absent.extend(self.news.take());
+    fn take_absences(&mut self) {
+        let _ = self.absences.said.read(); // only resets it
+        self.absent.extend(self.absences.take());
         self.job.check(&self.absent);
     }
 
@@ -383,7 +383,7 @@ impl Server {
                 }
             }
             Stage::Connecting | Stage::Done => {
-                // Nobody is missing: no one else has any business here.
+                // No rank is missing, so this is none of the job.
                 if self.listener.take().is_some() {
                     self.clients.retain(|_, c| !matches!(c.phase, Phase::Stranger(_) | Phase::Proved));
                     self.pending = Pending::new(pending::room());
