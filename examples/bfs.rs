@@ -95,7 +95,7 @@ fn run(args: &Args) -> Outcome {
             )
         }?;
         world.synchronize()?;
-        world.barrier_all()?; // everybody's finds are at their owners
+        world.barrier_all()?; // the finds of all PEs are at their owners
         in_frontier = in_next.g(0, world.my_pe())?;
         lengths.p(now, 0, world.my_pe())?; // the frontier that is done is the next but one
         levels += 1;

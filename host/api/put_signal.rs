@@ -19,8 +19,8 @@ pub(crate) enum When<'a> {
 }
 
 impl<T: Symmetric> SymRef<'_, T> {
-    /// Copies `src` to `pe`'s elements `0..src.len()`, then updates `pe`'s `signal`: who sees the signal sees
-    /// the data. Returns when `src` may be used again. Errors as for [`put`](SymRef::put).
+    /// Copies `src` to `pe`'s elements `0..src.len()`, then updates `pe`'s `signal`: a PE that sees the
+    /// signal sees the data. Returns when `src` may be used again. Errors as for [`put`](SymRef::put).
     pub fn put_signal(
         &self,
         src: &[T],
@@ -103,8 +103,8 @@ impl<T: Symmetric> SymRef<'_, T> {
 
 /// Forms in a stream's turn.
 impl<T: Symmetric> SymRef<'_, T> {
-    /// [`put_signal`](SymRef::put_signal) in the stream's turn: who sees the signal sees the data, and what
-    /// was on the stream before.
+    /// [`put_signal`](SymRef::put_signal) in the stream's turn: a PE that sees the signal sees the data, and
+    /// what was on the stream before.
     ///
     /// # Safety
     /// Until the work is done, `src` lives and is not written.
@@ -137,8 +137,8 @@ impl<T: Symmetric> SymRef<'_, T> {
 
 /// The form between symmetric memory on both sides. With private memory: [`SymRef::put_signal_on`].
 impl Stream<'_> {
-    /// [`SymRef::put_signal_from`] in the stream's turn: who sees the signal sees the data, and what was on
-    /// the stream before.
+    /// [`SymRef::put_signal_from`] in the stream's turn: a PE that sees the signal sees the data, and what
+    /// was on the stream before.
     pub fn put_signal<T: Symmetric>(
         &self,
         dst: &SymRef<'_, T>,

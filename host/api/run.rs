@@ -12,7 +12,7 @@ use crate::{Result, World, WorldBuilder};
 
 /// How long a PE that ends because of another one waits before it exits, so that the launcher sees that one
 /// end first.
-const AFTER_YOU: Duration = Duration::from_millis(300);
+const EXIT_DELAY: Duration = Duration::from_millis(300);
 /// What a program exits with after a panic, as Rust's own `main` does.
 const PANICKED: u8 = 101;
 
@@ -85,7 +85,7 @@ fn finish(world: World) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             say(format_args!("{me}: its own part went well, but the job did not: {error}"));
-            std::thread::sleep(AFTER_YOU);
+            std::thread::sleep(EXIT_DELAY);
             ExitCode::FAILURE
         }
     }
@@ -107,7 +107,7 @@ fn give_up(world: World, error: &str, how: &str) {
     // What a drop does has been done.
     std::mem::forget(world);
     if !is_first {
-        std::thread::sleep(AFTER_YOU);
+        std::thread::sleep(EXIT_DELAY);
     }
 }
 

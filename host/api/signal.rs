@@ -240,8 +240,8 @@ impl<'a> SignalRef<'a> {
 
 /// Forms in a stream's turn.
 impl SignalRef<'_> {
-    /// [`signal_op`](SignalRef::signal_op) in the stream's turn: who sees the update sees what was on the
-    /// stream before.
+    /// [`signal_op`](SignalRef::signal_op) in the stream's turn: a PE that sees the update sees what was on
+    /// the stream before.
     pub fn signal_op_on(&self, op: SignalOp, value: u64, pe: Pe, stream: &Stream<'_>) -> Result<()> {
         let world = self.word().world();
         let raw = stream.of(world)?;
@@ -278,7 +278,8 @@ impl SignalRef<'_> {
 
 /// Signals in the stream's turn.
 impl Stream<'_> {
-    /// [`SignalRef::signal_op`] in the stream's turn: who sees the update sees what was on the stream before.
+    /// [`SignalRef::signal_op`] in the stream's turn: a PE that sees the update sees what was on the stream
+    /// before.
     pub fn signal_op(&self, signal: &SignalRef<'_>, op: SignalOp, value: u64, pe: Pe) -> Result<()> {
         signal.signal_op_on(op, value, pe, self)
     }

@@ -86,7 +86,7 @@ impl World {
 
     /// Leaves without the others, and says so here, too, unless a PE that went before has been reported
     /// already.
-    fn walk_out(&self) {
+    fn leave_unfinished(&self) {
         const WHY: &std::ffi::CStr =
             c"its World was dropped without finalize(), perhaps because main returned an error, which it prints";
         if self.check_job().is_ok() {
@@ -276,7 +276,7 @@ impl Drop for World {
             return self.abandon(&format!("{} panicked in its thread {name}", self.my_pe()));
         }
         if self.n_pes() > 1 {
-            return self.walk_out();
+            return self.leave_unfinished();
         }
         if let Err(error) = self.leave() {
             eprintln!("rushmem: {}: finalising a dropped world failed: {error}", self.my_pe());

@@ -119,7 +119,7 @@ pub(crate) fn init(
     Ok(World::new(core))
 }
 
-/// Joins on a thread of its own, so that a signal ends the wait for the others. Who comes then, all the same,
+/// Joins on a thread of its own, so that a signal ends the wait for the others. A PE that joins after that
 /// leaves at once.
 fn start(py: Python<'_>, table: &'static Table, attr: Attr) -> PyResult<Result<Arc<Core>, Failure>> {
     let (done, result) = mpsc::sync_channel::<Result<usize, Failure>>(0);

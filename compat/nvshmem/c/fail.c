@@ -105,6 +105,18 @@ int decline(struct call call, int code, const char *format, ...)
   return code;
 }
 
+/* What a split returns instead of ending the job: arguments that make no team, too little room, alike on
+ * all. */
+int team_declined(struct call call, int32_t code)
+{
+  if (code == RUSHMEM_OK) return 0;
+  if (code == RUSHMEM_ERR_INVALID_ARGUMENT)
+    return decline(call, NVSHMEMX_ERROR_INVALID_VALUE, "%s", rushmem_last_error());
+  if (code == RUSHMEM_ERR_HEAP_EXHAUSTED)
+    return decline(call, NVSHMEMX_ERROR_OUT_OF_MEMORY, "%s", rushmem_last_error());
+  fail(call, code);
+}
+
 const char *status_string(int status)
 {
   static const char *const texts[] = {

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "kinds.h"
+#include "values.h"
 #include "library.h"
 
 #define INLINE static inline __attribute__((always_inline))
@@ -21,21 +22,6 @@
 #define NUMBER_half RUSHMEM_HALF
 #define NUMBER_bfloat16 RUSHMEM_BFLOAT16
 
-/* The result of a call that writes it to `result`. */
-#define RESULT(type, expression)                                                                             \
-  ({                                                                                                         \
-    type result;                                                                                             \
-    expression;                                                                                              \
-    result;                                                                                                  \
-  })
-/* A value's bits, in the low bytes. */
-#define BITS(type, value)                                                                                    \
-  ({                                                                                                         \
-    const type typed = (value);                                                                              \
-    uint64_t bits = 0;                                                                                       \
-    memcpy(&bits, &typed, sizeof typed);                                                                     \
-    bits;                                                                                                    \
-  })
 #define AMO(type, name, op, dest, value)                                                                     \
   amo(call, RUSHMEM_ATOMIC_##op, KIND_##name, dest, BITS(type, value), 0, pe, NULL)
 #define AMO_GET(type, name, op, dest, value, compare)                                                        \

@@ -47,6 +47,8 @@ COLD NORETURN void fail(struct call call, int32_t code);
 COLD NORETURN void refuse(struct call call, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Says what is wrong with a call that returns `code`. */
 COLD int decline(struct call call, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* 0 or NVSHMEM's code, for the runtime's where a team was not made for reasons that all members know. */
+int team_declined(struct call call, int32_t code);
 const char *status_string(int status);
 
 static inline void check(struct call call, int32_t code)
@@ -140,11 +142,8 @@ int team_split_2d(struct call call, nvshmem_team_t parent, int xrange, const nvs
 int team_unique_id(struct call call, nvshmemx_team_uniqueid_t *id);
 int team_init(struct call call, nvshmem_team_t *out, nvshmem_team_config_t *config, long mask, int n, int pe);
 void team_destroy(struct call call, nvshmem_team_t team);
-/* 0 or NVSHMEM's code, for the runtime's where a team was not made for reasons that all members know. */
-int team_declined(struct call call, int32_t code);
 
-/* --- meeting.c: teams by unique
- * ID ----------------------------------------------------------------------- */
+/* --- meeting.c: teams by unique ID --------------------------------------------------------------------- */
 
 /* Collective. */
 void meeting_start(struct call call);

@@ -134,18 +134,6 @@ static nvshmem_team_t adopt(struct call call, rushmem_team_t *made, const nvshme
   return number;
 }
 
-/* What a split returns instead of ending the job: arguments that make no team, too little room, alike on
- * all. */
-int team_declined(struct call call, int32_t code)
-{
-  if (code == RUSHMEM_OK) return 0;
-  if (code == RUSHMEM_ERR_INVALID_ARGUMENT)
-    return decline(call, NVSHMEMX_ERROR_INVALID_VALUE, "%s", rushmem_last_error());
-  if (code == RUSHMEM_ERR_HEAP_EXHAUSTED)
-    return decline(call, NVSHMEMX_ERROR_OUT_OF_MEMORY, "%s", rushmem_last_error());
-  fail(call, code);
-}
-
 int team_split_strided(struct call call, nvshmem_team_t parent, int start, int stride, int size,
                        const nvshmem_team_config_t *config, long mask, nvshmem_team_t *out)
 {

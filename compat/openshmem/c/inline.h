@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "kinds.h"
+#include "values.h"
 #include "library.h"
 
 #define INLINE static inline __attribute__((always_inline))
@@ -40,21 +41,6 @@
 #define NUMBER_complexf RUSHMEM_COMPLEX_FLOAT
 #define NUMBER_complexd RUSHMEM_COMPLEX_DOUBLE
 
-/* The result of a call that writes it to `result`. */
-#define RESULT(type, expression)                                                                             \
-  ({                                                                                                         \
-    type result;                                                                                             \
-    expression;                                                                                              \
-    result;                                                                                                  \
-  })
-/* A value's bits, in the low bytes. */
-#define BITS(type, value)                                                                                    \
-  ({                                                                                                         \
-    const type typed = (value);                                                                              \
-    uint64_t bits = 0;                                                                                       \
-    memcpy(&bits, &typed, sizeof typed);                                                                     \
-    bits;                                                                                                    \
-  })
 #define AMO(type, name, op, dest, value)                                                                     \
   amo(call, ctx, RUSHMEM_ATOMIC_##op, KIND_##name, dest, BITS(type, value), 0, pe, NULL)
 #define AMO_GET(type, name, op, dest, value, compare)                                                        \

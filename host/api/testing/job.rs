@@ -1,7 +1,8 @@
 //! The parent's side, all PEs: starts them, watches them from one thread, and answers for them.
 //!
 //! One thread of the job starts, reads and reaps the processes, and lives until the last of them has ended:
-//! a process's wish to die with its parent means the thread that started it, so that must not be the test's.
+//! a process that is to die with its parent dies with the *thread* that started it, so that must not be the
+//! test's.
 
 use std::fmt;
 use std::os::unix::process::CommandExt;

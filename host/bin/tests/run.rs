@@ -3,12 +3,14 @@
 
 mod run_common;
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
-use run_common::{collect, marked, shell, sorted, start, unique, wait_until, Ended, Running, LIMIT};
+use run_common::{
+    collect, marked, shell, sorted, start, stops_when_its_reader_goes, unique, wait_until, Ended, Running,
+};
 
 fn run(options: &[&str], script: &str) -> Ended {
     let mut command = shell(options, script);
@@ -142,24 +144,7 @@ fn without_tags_the_output_is_the_programs_own() {
 #[test]
 fn a_reader_that_goes_away_ends_the_job() {
     let mut command = shell(&["-n", "2", "--tag-output"], "exec yes");
-    command.stdout(Stdio::piped()).stderr(Stdio::null());
-    let mut child = command.spawn().expect("rushmem-run starts");
-    let mut some = [0; 6];
-    child.stdout.take().expect("piped").read_exact(&mut some).expect("a line");
-    assert!(some.starts_with(b"[") && some.ends_with(b" y\n"), "{some:?}");
-    let begin = Instant::now();
-    let status = loop {
-        if let Some(status) = child.try_wait().expect("waiting") {
-            break status;
-        }
-        if begin.elapsed() > LIMIT {
-            child.kill().expect("a child of ours");
-            panic!("still running");
-        }
-        std::thread::sleep(Duration::from_millis(2));
-    };
-    // `yes` ends by SIGPIPE, or by an error where the caller ignores that.
-    assert!(matches!(status.code(), Some(141 | 1)), "{status:?}");
+    stops_when_its_reader_goes(&mut command);
 }
 
 #[test]

@@ -4,14 +4,16 @@
 
 mod run_common;
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
-use run_common::{collect, marked, shell, sorted, start, unique, wait_until, Ended, Running, LIMIT};
+use run_common::{
+    collect, marked, shell, sorted, start, stops_when_its_reader_goes, unique, wait_until, Ended, Running,
+};
 
 /// Stands for ssh: says which host it is, and prints what a host's shell may print.
 const LAUNCH: &str =
@@ -375,20 +377,5 @@ fn a_host_that_cannot_run_it_is_named() {
 #[test]
 fn a_reader_that_goes_away_ends_the_job() {
     let mut command = hosts("a:1,b:1", &["--tag-output", "--grace", "0.3"], "exec yes");
-    command.stdout(Stdio::piped()).stderr(Stdio::null());
-    let mut child = command.spawn().expect("rushmem-run starts");
-    let mut some = [0; 6];
-    child.stdout.take().expect("piped").read_exact(&mut some).expect("a line");
-    let begin = Instant::now();
-    let status = loop {
-        if let Some(status) = child.try_wait().expect("waiting") {
-            break status;
-        }
-        if begin.elapsed() > LIMIT {
-            child.kill().expect("a child of ours");
-            panic!("still running");
-        }
-        std::thread::sleep(Duration::from_millis(2));
-    };
-    assert!(matches!(status.code(), Some(141 | 1)), "{status:?}");
+    stops_when_its_reader_goes(&mut command);
 }

@@ -967,8 +967,8 @@ int32_t rushmem_put_signal_nbi(rushmem_world_t *w,
                                int32_t sig_op,
                                int32_t pe);
 
-/* `rushmem_put_signal` in the stream's turn: who sees the update of `sig` sees the data, and all that was on
- * the stream before. Otherwise as `rushmem_put_on_stream`.
+/* `rushmem_put_signal` in the stream's turn: a PE that sees the update of `sig` sees the data, and all that
+ * was on the stream before. Otherwise as `rushmem_put_on_stream`.
  *
  * Requires: `src` is valid for reads of `bytes` bytes until the work is done. */
 int32_t rushmem_put_signal_on_stream(rushmem_world_t *w,
@@ -987,8 +987,8 @@ int32_t rushmem_put_signal_on_stream(rushmem_world_t *w,
  * Errors as `rushmem_put_signal`. */
 int32_t rushmem_signal_op(rushmem_world_t *w, uint64_t *sig, uint64_t value, int32_t sig_op, int32_t pe);
 
-/* `rushmem_signal_op` in the stream's turn: who sees the update sees all that was on the stream before.
- * Otherwise as `rushmem_put_on_stream`. */
+/* `rushmem_signal_op` in the stream's turn: a PE that sees the update sees all that was on the stream
+ * before. Otherwise as `rushmem_put_on_stream`. */
 int32_t rushmem_signal_op_on_stream(rushmem_world_t *w,
                                     uint64_t *sig,
                                     uint64_t value,

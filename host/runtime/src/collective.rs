@@ -23,7 +23,7 @@ use crate::trace::Trace;
 pub(crate) type Announce = Box<dyn Fn(&[usize], Arrival, (&[u8], bool)) -> Result<()> + Send + Sync>;
 
 /// How long the name of a dead PE may take to come to all.
-const NEWS: Duration = Duration::from_secs(2);
+const NAME_LIMIT: Duration = Duration::from_secs(2);
 
 /// What the rounds of all teams of a world go through.
 pub(crate) struct Rounds {
@@ -142,7 +142,7 @@ impl Entered<'_> {
     /// Where this member puts what the next round is to carry of it. `whole` decides where that is: up to
     /// so many bytes, which all members know of each other.
     #[inline]
-    pub(crate) fn desk(&mut self, whole: usize) -> *mut u8 {
+    pub(crate) fn carried_here(&mut self, whole: usize) -> *mut u8 {
         let me = self.rounds.control.my_pe();
         self.rounds.control.carried(self.of.board, me, self.count.number + 1, whole)
     }
@@ -165,7 +165,7 @@ impl Entered<'_> {
         }
     }
 
-    /// [`Entered::round`] that carries the first `bytes` bytes at [`Entered::desk`].
+    /// [`Entered::round`] that carries the first `bytes` bytes at [`Entered::carried_here`].
     #[inline]
     pub(crate) fn round_with(
         &mut self,
@@ -302,7 +302,7 @@ impl Entered<'_> {
 
     /// The error where `what` failed on member `i`.
     pub(crate) fn failed_elsewhere(&self, i: usize, code: i32, what: &str) -> Error {
-        failed_on(&self.rounds.health, &self.who(i), code, what, NEWS)
+        failed_on(&self.rounds.health, &self.who(i), code, what, NAME_LIMIT)
     }
 }
 

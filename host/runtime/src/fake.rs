@@ -146,7 +146,7 @@ pub(crate) fn worlds_with<T: Send>(n: u32, env: &[(&str, &str)], f: impl Fn(&Wor
                     let world = World::start(Box::new(boot), config).unwrap();
                     // Before the world goes: the others are not to wait for what it has left undone.
                     catch_unwind(AssertUnwindSafe(|| f(&world))).unwrap_or_else(|panic| {
-                        mourn(&table, rank, &*panic);
+                        report_panic(&table, rank, &*panic);
                         resume_unwind(panic)
                     })
                 })
@@ -164,7 +164,7 @@ pub(crate) fn worlds_with<T: Send>(n: u32, env: &[(&str, &str)], f: impl Fn(&Wor
 }
 
 /// Tells the others that a PE has panicked, unless they have something better to say.
-fn mourn(table: &(Mutex<Table>, Condvar), rank: u32, panic: &(dyn Any + Send)) {
+fn report_panic(table: &(Mutex<Table>, Condvar), rank: u32, panic: &(dyn Any + Send)) {
     let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
     let what = format!("its thread panicked: {}", text.unwrap_or("no text"));
     let mut t = table.0.lock().unwrap();

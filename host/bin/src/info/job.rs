@@ -1,7 +1,7 @@
 //! What only joining tells: how each PE reaches each other, and why so.
 //!
 //! Every PE writes its row as JSON into symmetric memory and PE 0 fetches them all: the report travels over
-//! what it reports. A row that cannot be fetched its own PE shows by itself, so that nothing is lost where a
+//! what it reports. Where PE 0 cannot fetch a row, that row's PE shows it, so that nothing is lost where a
 //! way between two PEs is missing.
 
 use rushmem::{Pe, World};

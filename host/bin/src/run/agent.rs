@@ -58,7 +58,7 @@ impl Writer for Back {
 /// What the thread that reads orders hands to the one that acts on them; `Err`: the connection is lost.
 type Orders = Receiver<Result<Order, ()>>;
 
-/// Runs this host's part; the exit code, which says little: the launcher has heard everything.
+/// Runs this host's part; the exit code, which says little: the launcher has all reports.
 pub(crate) fn run() -> Result<u8, Failure> {
     let os = |what: &'static str| move |e: nix::Error| Failure::own(format!("cannot {what}: {e}"));
     processes::adopt_orphans().map_err(os("become the reaper of orphans"))?;

@@ -81,7 +81,7 @@ pub(crate) fn forward(signal: Signal, pes: &[Pid], by_terminal: bool) {
     }
 }
 
-/// Asks every descendant to end; stopped ones must run to hear it.
+/// Asks every descendant to end; stopped ones must run to get the signal.
 pub(crate) fn terminate_all() {
     for process in descendants() {
         let pid = Pid::from_raw(process.pid);
@@ -90,7 +90,7 @@ pub(crate) fn terminate_all() {
     }
 }
 
-/// Reaps the children that have ended; `ended` hears of each. False once there are no children at all.
+/// Reaps the children that have ended; `ended` is called for each. False once there are no children at all.
 pub(crate) fn reap(mut ended: impl FnMut(Pid, WaitStatus)) -> bool {
     loop {
         match waitpid(None, Some(WaitPidFlag::WNOHANG)) {

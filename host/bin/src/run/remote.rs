@@ -34,7 +34,7 @@ const FORWARDED_PREFIXES: [&str; 2] = ["RUSHMEM_", "UCX_"];
 const DESCRIPTORS: u32 = 4;
 
 /// What a host has said.
-enum News {
+enum HostEvent {
     Answered,
     Report(Report),
     /// A stream of ours that nobody reads any more.
@@ -63,7 +63,7 @@ pub(crate) fn run(args: &Args, n: u32, shares: Vec<Share>) -> Result<u8, Failure
     let folder = std::env::current_dir()
         .map_err(|e| Failure::own(format!("cannot tell the hosts the folder to run in: {e}")))?;
 
-    let (news, heard) = channel();
+    let (events, received) = channel();
     let credit = Credit::default();
     let output = Arc::new(Mutex::new(Tagged::new(args.tag_output)));
     let mut job = Job { n, hosts: Vec::new(), credit: credit.clone(), rendezvous };
@@ -87,13 +87,13 @@ pub(crate) fn run(args: &Args, n: u32, shares: Vec<Share>) -> Result<u8, Failure
         let thread = |e: io::Error| Failure::own(format!("cannot start a thread: {e}"));
         if let (Some(stdin), Some(stdout)) = (stdin, stdout) {
             write_orders(stdin, queue).map_err(thread)?;
-            read_news(at, stdout, news.clone(), Arc::clone(&output)).map_err(thread)?;
+            read_events(at, stdout, events.clone(), Arc::clone(&output)).map_err(thread)?;
         }
     }
     if let Some(first) = job.hosts.iter().find(|host| host.share.pes.contains(&0)) {
         read_input(first.orders.clone(), credit);
     }
-    let watched = job.watch(&mut verdict, &signals, &heard);
+    let watched = job.watch(&mut verdict, &signals, &received);
     drop(job);
     signals.restore();
     watched.map(|()| verdict.code())
@@ -122,12 +122,12 @@ impl Job {
         &mut self,
         verdict: &mut Verdict,
         signals: &Signals,
-        heard: &Receiver<(usize, News)>,
+        received: &Receiver<(usize, HostEvent)>,
     ) -> Result<(), Failure> {
         let begin = Instant::now();
         loop {
-            while let Ok((at, news)) = heard.try_recv() {
-                self.hear(at, news, verdict);
+            while let Ok((at, event)) = received.try_recv() {
+                self.on_event(at, event, verdict);
             }
             if self.hosts.iter().all(|host| host.over) {
                 return Ok(());
@@ -167,30 +167,30 @@ impl Job {
         }
     }
 
-    fn hear(&mut self, at: usize, news: News, verdict: &mut Verdict) {
+    fn on_event(&mut self, at: usize, event: HostEvent, verdict: &mut Verdict) {
         let host = &mut self.hosts[at];
         let name = host.share.host.clone();
-        match news {
-            News::Answered => host.answered = true,
-            News::Report(Report::Ended { pe, pid, failure }) if host.share.pes.contains(&pe) => {
+        match event {
+            HostEvent::Answered => host.answered = true,
+            HostEvent::Report(Report::Ended { pe, pid, failure }) if host.share.pes.contains(&pe) => {
                 let who = format!("PE {pe} (host {name}, pid {pid})");
                 if failure.is_none() {
                     rendezvous::ended(&self.rendezvous, pe, self.n, &who);
                 }
                 verdict.ended(pe as usize, &who, failure);
             }
-            News::Report(Report::Ended { .. }) => {}
-            News::Report(Report::Took(bytes)) => self.credit.give(bytes),
-            News::Report(Report::Failure(code, text)) => {
+            HostEvent::Report(Report::Ended { .. }) => {}
+            HostEvent::Report(Report::Took(bytes)) => self.credit.give(bytes),
+            HostEvent::Report(Report::Failure(code, text)) => {
                 host.over = true;
                 verdict.lost(&host.share.pes);
                 verdict.failed(code, &format!("host {name}: {text}"));
                 verdict.terminate();
                 self.order_all(&Order::End);
             }
-            News::Report(Report::Done) => host.over = true,
-            News::Unread(sink) => self.order_all(&Order::Close(sink)),
-            News::Lost(why) if !host.over => {
+            HostEvent::Report(Report::Done) => host.over = true,
+            HostEvent::Unread(sink) => self.order_all(&Order::Close(sink)),
+            HostEvent::Lost(why) if !host.over => {
                 host.over = true;
                 verdict.lost(&host.share.pes);
                 let how = match (why, ending(&mut host.child)) {
@@ -202,7 +202,7 @@ impl Job {
                     if host.answered { "the connection is lost" } else { "rushmem-run did not start there" };
                 verdict.failed(125, &format!("host {name} ({}): {what}: {how}", names(&host.share.pes)));
             }
-            News::Lost(_) => {}
+            HostEvent::Lost(_) => {}
         }
     }
 
@@ -257,28 +257,28 @@ fn write_orders(mut to: ChildStdin, queue: Receiver<Vec<u8>>) -> io::Result<()> 
     Ok(())
 }
 
-fn read_news(
+fn read_events(
     at: usize,
     mut from: ChildStdout,
-    news: Sender<(usize, News)>,
+    events: Sender<(usize, HostEvent)>,
     output: Arc<Mutex<Tagged>>,
 ) -> io::Result<()> {
-    std::thread::Builder::new().name("news".into()).spawn(move || {
+    std::thread::Builder::new().name("events".into()).spawn(move || {
         let tell = |what| {
-            let heard = news.send((at, what)).is_ok();
+            let taken = events.send((at, what)).is_ok();
             wake();
-            heard
+            taken
         };
         let why = |e: io::Error| (e.kind() == io::ErrorKind::InvalidData).then(|| e.to_string());
         if let Err(e) = wire::expect_greeting(&mut from, &mut io::stderr()) {
-            tell(News::Lost(why(e)));
+            tell(HostEvent::Lost(why(e)));
             return;
         }
-        tell(News::Answered);
+        tell(HostEvent::Answered);
         let mut from = io::BufReader::new(from);
         loop {
-            let heard = match wire::read::<Report>(&mut from) {
-                Ok(Some(Frame::Said(report))) => tell(News::Report(report)),
+            let taken = match wire::read::<Report>(&mut from) {
+                Ok(Some(Frame::Said(report))) => tell(HostEvent::Report(report)),
                 Ok(Some(Frame::Output(pe, sink, bytes))) => {
                     let mut output = output.lock().unwrap_or_else(PoisonError::into_inner);
                     let written = match bytes.is_empty() {
@@ -286,13 +286,13 @@ fn read_news(
                         false => output.data(pe, sink, &bytes),
                     };
                     drop(output);
-                    written.is_ok() || tell(News::Unread(sink))
+                    written.is_ok() || tell(HostEvent::Unread(sink))
                 }
                 Ok(Some(Frame::Input(_))) => true,
-                Ok(None) => !tell(News::Lost(None)),
-                Err(e) => !tell(News::Lost(why(e))),
+                Ok(None) => !tell(HostEvent::Lost(None)),
+                Err(e) => !tell(HostEvent::Lost(why(e))),
             };
-            if !heard {
+            if !taken {
                 return;
             }
         }

@@ -89,7 +89,7 @@ impl Verdict {
         }
     }
 
-    /// PEs of which nothing will be heard any more.
+    /// PEs that will report nothing any more.
     pub(crate) fn lost(&mut self, pes: &[u32]) {
         pes.iter().for_each(|pe| self.alive[*pe as usize] = false);
     }

@@ -73,6 +73,28 @@ impl Running {
     }
 }
 
+/// Starts a job of tagged `yes`, reads a line and closes its output: the job must end because of that.
+pub(crate) fn stops_when_its_reader_goes(command: &mut Command) {
+    command.stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().expect("rushmem-run starts");
+    let mut some = [0; 6];
+    child.stdout.take().expect("piped").read_exact(&mut some).expect("a line");
+    assert!(some.starts_with(b"[") && some.ends_with(b" y\n"), "{some:?}");
+    let begin = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait().expect("waiting") {
+            break status;
+        }
+        if begin.elapsed() > LIMIT {
+            child.kill().expect("a child of ours");
+            panic!("still running");
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    };
+    // `yes` ends by SIGPIPE, or by an error where the caller ignores that.
+    assert!(matches!(status.code(), Some(141 | 1)), "{status:?}");
+}
+
 /// A `sleep` argument that no other process on the machine has.
 pub(crate) fn unique() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);

@@ -61,8 +61,8 @@ pub unsafe extern "C" fn rushmem_put_signal_nbi(
     })
 }
 
-/// `rushmem_put_signal` in the stream's turn: who sees the update of `sig` sees the data, and all that was on
-/// the stream before. Otherwise as `rushmem_put_on_stream`.
+/// `rushmem_put_signal` in the stream's turn: a PE that sees the update of `sig` sees the data, and all that
+/// was on the stream before. Otherwise as `rushmem_put_on_stream`.
 ///
 /// # Safety
 /// `src` is valid for reads of `bytes` bytes until the work is done.
@@ -108,8 +108,8 @@ pub unsafe extern "C" fn rushmem_signal_op(
     })
 }
 
-/// `rushmem_signal_op` in the stream's turn: who sees the update sees all that was on the stream before.
-/// Otherwise as `rushmem_put_on_stream`.
+/// `rushmem_signal_op` in the stream's turn: a PE that sees the update sees all that was on the stream
+/// before. Otherwise as `rushmem_put_on_stream`.
 ///
 /// # Safety
 /// `w` is a world that is not finalised, and the stream lives.

@@ -61,7 +61,7 @@ struct LinksState {
     boot: Arc<dyn Bootstrap>,
     inbox: NodeInbox,
     /// Whether this PE's leader has said anything, as it does before a world is complete.
-    heard: AtomicBool,
+    leader_spoke: AtomicBool,
     stop: AtomicBool,
     wake: OwnedFd,
     duties: Mutex<Vec<Duty>>,
@@ -125,7 +125,7 @@ impl Links {
             health,
             boot,
             inbox: NodeInbox::default(),
-            heard: AtomicBool::new(false),
+            leader_spoke: AtomicBool::new(false),
             stop: AtomicBool::new(false),
             wake,
             duties: Mutex::default(),
@@ -302,7 +302,7 @@ impl LinksState {
     fn monitor(&self) {
         let mut open: Vec<usize> = (0..self.sockets.len()).filter(|i| self.sockets[*i].is_some()).collect();
         let mut next_tick = Instant::now();
-        let mut heard = false;
+        let mut seen = false;
         while !self.stop.load(Ordering::Acquire) {
             let mut polls: Vec<libc::pollfd> = open
                 .iter()
@@ -328,11 +328,11 @@ impl LinksState {
                 // At the second look: what dies with its host is to be named with it.
                 match self.boot.death() {
                     Some(death) if death.what.contains(LEFT_TEXT) => self.has_left(in_pes(death), None),
-                    Some(death) if heard => self.bad_news(in_pes(death), None, None),
-                    death => heard = death.is_some(),
+                    Some(death) if seen => self.report_death(in_pes(death), None, None),
+                    death => seen = death.is_some(),
                 }
                 if let Some(why) = self.health.left_for_good() {
-                    self.bad_news(why, None, None);
+                    self.report_death(why, None, None);
                 }
                 lock(&self.duties).iter_mut().for_each(|duty| duty());
             }
@@ -347,7 +347,7 @@ impl LinksState {
         let message = socket.receive_message().unwrap_or_default();
         let bytes = &message.bytes;
         if !bytes.is_empty() {
-            self.heard.store(true, Ordering::Relaxed);
+            self.leader_spoke.store(true, Ordering::Relaxed);
         }
         match bytes.first() {
             Some(&FDS) if bytes.len() == 17 => {
@@ -364,7 +364,7 @@ impl LinksState {
             }
             Some(&DEATH) if bytes.len() >= 9 => {
                 let dead = u32::try_from(word(bytes)).ok().filter(|pe| *pe < self.boot.n_ranks());
-                self.bad_news(String::from_utf8_lossy(&bytes[9..]).into_owned(), Some(i), dead);
+                self.report_death(String::from_utf8_lossy(&bytes[9..]).into_owned(), Some(i), dead);
                 true
             }
             Some(&FAILED) if bytes.len() >= 9 => {
@@ -398,7 +398,7 @@ impl LinksState {
 
     fn is_gone(&self, i: usize) {
         // A leader may have ended because of another PE before it had links to say so: the bootstrap knows.
-        if self.me > 0 && !self.heard.load(Ordering::Relaxed) {
+        if self.me > 0 && !self.leader_spoke.load(Ordering::Relaxed) {
             let until = Instant::now() + GRACE;
             let mut death = self.boot.death();
             while death.is_none() && Instant::now() < until {
@@ -406,14 +406,14 @@ impl LinksState {
                 death = self.boot.death();
             }
             if let Some(death) = death.filter(|death| death.rank != self.cards[i].pe) {
-                return self.bad_news(in_pes(death), None, None);
+                return self.report_death(in_pes(death), None, None);
             }
         }
         let what = format!(
             "{} is gone: its process ended without leaving the job (killed, crashed or exited early)",
             self.cards[i].who()
         );
-        self.bad_news(what, Some(i), Some(self.cards[i].pe));
+        self.report_death(what, Some(i), Some(self.cards[i].pe));
     }
 
     /// A PE has left without finalising; the node's other PEs learn of it from their leader.
@@ -434,9 +434,10 @@ impl LinksState {
         }
     }
 
-    /// Passes the first news of a death on, of `dead` where it is news to the bootstrap, before this PE acts
-    /// on it: it may exit at once because of it, and a PE that sees *that* exit must know the cause before.
-    fn bad_news(&self, what: String, from: Option<usize>, dead: Option<u32>) {
+    /// Passes the first report of a death on, also to the bootstrap where that does not know of `dead` yet,
+    /// before this PE acts on it: it may exit at once because of it, and a PE that sees *that* exit must know
+    /// the cause before.
+    fn report_death(&self, what: String, from: Option<usize>, dead: Option<u32>) {
         if !self.health.is_leaving() && self.health.check().is_ok() {
             self.pass_on(&death_message(dead, &what), from);
             if let Some(pe) = dead {
@@ -466,7 +467,7 @@ pub(super) fn fuzz(bytes: &[u8]) {
         pidfds: vec![None],
         mates: Vec::new(),
         inbox: NodeInbox::default(),
-        heard: AtomicBool::new(false),
+        leader_spoke: AtomicBool::new(false),
         stop: AtomicBool::new(false),
         // Any descriptor: nobody waits.
         wake: listener.as_fd().try_clone_to_owned().expect("a descriptor"),

@@ -58,11 +58,12 @@ fn accept_all(
                 missing.join(", ")
             ));
         }
-        let (knock, spoken) = wait(listener, &silent)?;
+        let (dialled, spoken) = wait(listener, &silent)?;
         // From behind, so that the numbers of the others stay.
         for at in spoken.into_iter().rev() {
             let Some((_, socket)) = silent.remove(at) else { continue };
-            // One that breaks now is a stranger's, or a follower's that has died, which the bootstrap tells.
+            // One that breaks now is a stranger's, or a follower's that has died, which the bootstrap
+            // reports.
             let hello = socket.receive().map(|(bytes, _)| bytes).unwrap_or_default();
             match parse_hello(&hello, &cards[0].secret) {
                 Some(slot) if slot < cards.len() && slot > 0 && sockets[slot].is_none() => {
@@ -75,7 +76,7 @@ fn accept_all(
             silent.pop_front();
             strangers.refused("said nothing");
         }
-        if !knock {
+        if !dialled {
             continue;
         }
         match listener.accept() {

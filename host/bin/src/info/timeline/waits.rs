@@ -1,7 +1,7 @@
 //! Whom a wait was for. A round of collective calls waits for the PE that came last. A wait for a word was
 //! for the PE whose operation on that word was the last to begin before the wait's end; not for one whose
 //! operation was over before the wait began, which would not have had to wait. Operations of kernels on GPUs
-//! are not in timelines, so a wait for one of those is for nobody known.
+//! are not in timelines, so it is not known which PE a wait for one of those was for.
 
 use std::collections::BTreeMap;
 use std::fmt;

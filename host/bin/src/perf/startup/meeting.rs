@@ -1,5 +1,5 @@
 //! Where the PEs of a start-up measure wait for each other: before there is a world, while none may start,
-//! and after it is gone. It must owe nothing to what is measured, so it is a star of Unix sockets around PE
+//! and after it is gone. It must not depend on what is measured, so it is a star of Unix sockets around PE
 //! 0. A PE that ends closes its socket, which ends the others; one that hangs is rushmem-run's to end.
 
 use std::io::{ErrorKind, Read, Write};

@@ -281,13 +281,12 @@ impl Symmetric {
         books.region_space.free(offset);
         let still_there = self.still_there(user, &memory);
         drop(memory);
-        // Only now may anybody free its memory: nobody has it open any more.
+        // Only now may a PE free its memory: no other PE has it open any more.
         call.round(Call::Step, [0; 4])?;
         done.and(still_there)
     }
 
-    /// Collective, at the end of a world: lets go of the other PEs' plain memory, before anybody may free its
-    /// own.
+    /// Collective, at the end of a world: closes the other PEs' plain memory, before any of them may free it.
     pub(crate) fn let_go(&self, call: &mut Entered<'_>) -> Result<()> {
         // All PEs have registered the same.
         if self.segments.clear() {

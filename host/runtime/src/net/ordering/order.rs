@@ -7,7 +7,7 @@
 //! - *started*: its messages are written and its copies are with the network. If more is to follow (an
 //!   answer, a chunk of GPU memory, the signal behind a copy) it is *open* under a number until that has been
 //!   sent or has come.
-//! - *complete here*: its source is free, or its result has come. This is the caller's business alone.
+//! - *complete here*: its source is free, or its result has come. Only the caller needs to know this.
 //! - *settled*: it is in the peer's memory. `puts` copies have been started and `flushed` of them have
 //!   arrived, as the network says; `changes` messages that change memory have been sent and `acked` of them
 //!   are carried out, as the peer says.

@@ -6,7 +6,6 @@
 //! The seed is logged; `RUSHMEM_FAKE_SEED` sets it, `RUSHMEM_FAKE_DELAY` the longest delay in microseconds.
 
 use std::collections::HashMap;
-use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -316,23 +315,9 @@ impl Transport for Fake {
         }
     }
 
-    fn fd(&self) -> Option<RawFd> {
-        None
-    }
-
-    fn arm(&mut self) -> bool {
-        true
-    }
-
-    fn congested(&self) -> bool {
-        false
-    }
-
     fn buffer(&mut self) -> Vec<u8> {
         Vec::with_capacity(MESSAGE)
     }
-
-    fn recycle(&mut self, _buffer: Vec<u8>) {}
 
     fn cut(&mut self) {
         self.is_cut = true;

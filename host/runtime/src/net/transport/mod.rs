@@ -127,20 +127,26 @@ pub(crate) trait Transport: Send {
     fn progress(&mut self, events: &mut Vec<Event>);
 
     /// A descriptor that becomes readable when [`Transport::progress`] has something to do, after
-    /// [`Transport::arm`].
-    fn fd(&self) -> Option<RawFd>;
+    /// [`Transport::arm`]. Without one, `progress` has to be called now and then.
+    fn fd(&self) -> Option<RawFd> {
+        None
+    }
 
     /// True where a thread may now sleep on the descriptor.
-    fn arm(&mut self) -> bool;
+    fn arm(&mut self) -> bool {
+        true
+    }
 
     /// True where so much is on its way out that more had better wait.
-    fn congested(&self) -> bool;
+    fn congested(&self) -> bool {
+        false
+    }
 
     /// Gives a buffer for a message: one that has been sent before, or a new one.
     fn buffer(&mut self) -> Vec<u8>;
 
     /// Takes a buffer back for later.
-    fn recycle(&mut self, buffer: Vec<u8>);
+    fn recycle(&mut self, _buffer: Vec<u8>) {}
 
     /// Breaks all connections, so that operations in flight fail instead of lasting. None is made again: what
     /// is asked from then on fails.

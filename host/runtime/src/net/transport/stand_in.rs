@@ -5,7 +5,6 @@ use std::collections::hash_map::DefaultHasher;
 use std::collections::VecDeque;
 use std::fmt;
 use std::hash::{Hash, Hasher};
-use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::{BulkId, Event, Memory, Remote, Token, Transport, BULK_HEAD};
@@ -322,19 +321,9 @@ impl Transport for StandIn {
     fn progress(&mut self, events: &mut Vec<Event>) {
         events.append(&mut self.network().events[self.me]);
     }
-    fn fd(&self) -> Option<RawFd> {
-        None
-    }
-    fn arm(&mut self) -> bool {
-        true
-    }
-    fn congested(&self) -> bool {
-        false
-    }
     fn buffer(&mut self) -> Vec<u8> {
         Vec::new()
     }
-    fn recycle(&mut self, _: Vec<u8>) {}
     fn cut(&mut self) {
         self.is_cut = true;
         let mut net = self.network();

@@ -340,7 +340,7 @@ impl World {
             area.offset = 0;
         }
         if small {
-            let (to, mut carried) = (s.call.desk(all), 0);
+            let (to, mut carried) = (s.call.carried_here(all), 0);
             for (at, bytes) in blocks.src_at.iter().zip(blocks.bytes) {
                 // SAFETY: a block of the source, and room for all of them.
                 unsafe { copy(to.add(carried), from.ptr().wrapping_add(*at), *bytes) };

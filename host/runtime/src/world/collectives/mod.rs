@@ -215,7 +215,7 @@ impl<'a> Session<'a> {
         let said = words.as_ref().map_or_else(|e| [0, code_word(e), PRIVATE, PRIVATE], |words| *words);
         let bytes = if words.is_ok() { bytes } else { 0 };
         if bytes > 0 {
-            fill(self.call.desk(bytes));
+            fill(self.call.carried_here(bytes));
         }
         self.call.round_with(self.kind, said, bytes, bytes)?;
         let mask = COMPARED | u64::MAX << CODE;

@@ -35,7 +35,7 @@ impl Session<'_> {
         let mut at = 0;
         while at < total {
             let bytes = piece.min(total - at);
-            let carried = fill(at, self.call.desk(usize::MAX), bytes);
+            let carried = fill(at, self.call.carried_here(usize::MAX), bytes);
             self.call.round_with(self.kind, [0; 4], carried, usize::MAX)?;
             take(self, at, bytes);
             at += bytes;

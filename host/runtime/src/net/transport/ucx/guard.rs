@@ -16,8 +16,8 @@ use crate::net::wire::message::{self, PRELUDE};
 
 /// Behind a message of the engine's: its number, and the tag.
 pub(super) const TRAILER: usize = 8 + TAG;
-/// News of what has arrived, while numbers are free.
-const NEWS: u64 = AHEAD / 4;
+/// A receiver reports what has arrived each time that so many numbers are used up.
+const REPORT_EVERY: u64 = AHEAD / 4;
 
 /// Why something is dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -258,7 +258,9 @@ impl Guards {
             Seen::TooFar => return Err(self.refuse(Refusal::TooFar)),
         }
         // Once for each time that it gets so far.
-        if before - guard.acknowledged < NEWS && guard.window.next - guard.acknowledged >= NEWS {
+        if before - guard.acknowledged < REPORT_EVERY
+            && guard.window.next - guard.acknowledged >= REPORT_EVERY
+        {
             self.owed.push(from);
         }
         Ok(())

@@ -17,7 +17,7 @@ const SPARE_PIECES: usize = 18;
 
 /// What callbacks leave. They have it by raw pointer; nobody holds a reference while UCX is called.
 pub(super) struct Inbox {
-    /// Who may be believed.
+    /// Which messages are accepted.
     pub(super) guards: Guards,
     pub(super) events: Vec<Event>,
     pub(super) spare: Vec<Vec<u8>>,

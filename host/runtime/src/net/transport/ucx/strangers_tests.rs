@@ -61,7 +61,7 @@ fn all(pes: &mut [Pe; 2], stranger: &mut Stranger, what: &str, so: impl Fn(&mut 
 }
 
 /// A stranger that knows PE 1's port and nothing else.
-fn knock(pes: &[Pe; 2], before: &std::collections::BTreeSet<(Ipv4Addr, u16)>) -> Stranger {
+fn stranger_at(pes: &[Pe; 2], before: &std::collections::BTreeSet<(Ipv4Addr, u16)>) -> Stranger {
     let address = pes[1].ucx.address().unwrap();
     let ports = listening(std::process::id());
     let named = |(_, port): &&(Ipv4Addr, u16)| address.windows(2).any(|two| two == port.to_be_bytes());
@@ -80,7 +80,7 @@ fn what_strangers_send_is_dropped_and_counted() {
     let there = pes[1].memory.as_ptr() as u64;
     put(&mut pes, there + 100, 10_000, 0);
     let untouched = pes[1].memory[..100].to_vec();
-    let mut stranger = knock(&pes, &before);
+    let mut stranger = stranger_at(&pes, &before);
     let seed: [u8; 8] = random().unwrap();
     println!("seed {seed:x?}");
     let mut state = u64::from_le_bytes(seed);
@@ -177,7 +177,7 @@ fn ucx_copies_of_strangers_are_not_taken() {
     let there = pes[1].memory.as_ptr() as u64;
     put(&mut pes, there + 100, 10_000, 0);
     let old = pes[1].memory[..8].to_vec();
-    let mut stranger = knock(&pes, &before);
+    let mut stranger = stranger_at(&pes, &before);
     let start = std::time::Instant::now();
     while start.elapsed() < Duration::from_millis(300) {
         stranger.put(there, &[0xEE; 8]);
