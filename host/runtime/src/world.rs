@@ -463,8 +463,8 @@ impl Drop for World {
         if let Some(check) = &self.check {
             check.end();
         }
-        if let Some(trace) = &self.trace {
-            trace.close();
+        if let Some(timeline) = self.trace.as_ref().and_then(|trace| trace.timeline()) {
+            timeline.close();
         }
     }
 }

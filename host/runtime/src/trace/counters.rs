@@ -29,7 +29,9 @@ pub(crate) struct PeerCounters {
 impl PeerCounters {
     /// Counts a span that has ended.
     pub(crate) fn count(&mut self, event: &TraceEvent, end: u64, stall: Option<Duration>) {
-        if event.about.peer.is_none() && !matches!(event.kind, "wait" | "collective") {
+        // What is put on a CPU stream counts when the stream carries it out.
+        let about_pe = event.about.peer.is_some() && event.kind != "enqueue";
+        if !about_pe && !matches!(event.kind, "wait" | "collective") {
             return;
         }
         let (tally, changed) = self.rows.entry((event.about.peer, event.about.line.is_some())).or_default();

@@ -33,8 +33,8 @@ pub(super) fn align(mut call: Entered<'_>, clocks: &[u64], me: usize) -> Result<
 impl World {
     /// What has happened so far goes to the file: the process may be about to end.
     pub(super) fn flush_trace(&self) {
-        if let Some(trace) = &self.trace {
-            trace.flush();
+        if let Some(timeline) = self.trace.as_ref().and_then(|trace| trace.timeline()) {
+            timeline.flush();
         }
     }
 }
