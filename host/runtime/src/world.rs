@@ -460,6 +460,7 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
+        self.tell_retries();
         if let Some(check) = &self.check {
             check.end();
         }

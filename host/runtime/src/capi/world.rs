@@ -325,6 +325,20 @@ pub unsafe extern "C" fn rushmem_device_name(w: *mut rushmem_world_t, out: *mut 
     guard(|| unsafe { write_out(out, world(w)?.device_name().as_ptr(), "out") })
 }
 
+/// What this PE has asked PE `pe` for so far. Local.
+///
+/// # Safety
+/// `w` is a world's handle; `out` is null or valid.
+#[no_mangle]
+pub unsafe extern "C" fn rushmem_counters(
+    w: *mut rushmem_world_t,
+    pe: i32,
+    out: *mut rushmem_counters_t,
+) -> i32 {
+    // SAFETY: per contract.
+    guard(|| unsafe { write_out(out, world(w)?.counters(pe)?, "out") })
+}
+
 /// Where PE `pe` runs and how it is reached. The strings live as long as the world.
 ///
 /// # Safety

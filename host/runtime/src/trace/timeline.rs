@@ -12,14 +12,14 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use serde_json::json;
 
 use super::clock::{now, Distance};
-use super::counters::PeerCounters;
+use super::counters::{PeerCounters, Tally};
 use super::event::{naming, note, About, TraceEvent};
 use super::file::{self, TraceFile};
 use super::kernels::KernelRows;
@@ -47,6 +47,8 @@ pub(crate) struct Timeline {
     /// Those of kernels' threads.
     pub(super) rows: Mutex<KernelRows>,
     counters: Mutex<PeerCounters>,
+    /// The network's count of retries by PE, where there is one.
+    retries: OnceLock<Arc<[AtomicU64]>>,
     missed: AtomicU64,
     file: Mutex<TraceFile>,
     writer: Mutex<Option<JoinHandle<()>>>,
@@ -97,6 +99,7 @@ impl Timeline {
             lanes: Mutex::default(),
             rows: Mutex::default(),
             counters: Mutex::default(),
+            retries: OnceLock::new(),
             missed: AtomicU64::new(0),
             file: Mutex::new(file),
             writer: Mutex::default(),
@@ -117,6 +120,19 @@ impl Timeline {
         let told = ahead.map(|d| json!({"ahead_ns": d.ahead_ns, "error_ns": d.error_ns, "clock": clock}));
         let told = told.unwrap_or_else(|| json!({"clock": clock}));
         lock(&self.file).add(&note("rushmem_clock", told, self.pe));
+    }
+
+    /// Counts the network's retries, too.
+    pub(crate) fn count_retries(&self, by_pe: &Arc<[AtomicU64]>) {
+        // A world has one network.
+        let _ = self.retries.set(Arc::clone(by_pe));
+    }
+
+    /// What has been asked of `peer` so far, by the host and by kernels.
+    pub(crate) fn counted(&self, peer: i32) -> (Tally, Tally) {
+        self.write(false);
+        let counters = lock(&self.counters);
+        (counters.of(peer, false), counters.of(peer, true))
     }
 
     /// Begins a span on this thread, which ends when what is returned is dropped.
@@ -176,7 +192,14 @@ impl Timeline {
             lock(&self.counters).add(counted);
         }
         if counters {
-            lock(&self.counters).changes(self.pe).iter().for_each(|event| file.add(event));
+            let mut known = lock(&self.counters);
+            for (pe, retries) in self.retries.get().into_iter().flat_map(|by_pe| by_pe.iter().enumerate()) {
+                match retries.load(Ordering::Relaxed) {
+                    0 => {}
+                    retries => known.retried(pe as i32, retries),
+                }
+            }
+            known.changes(self.pe).iter().for_each(|event| file.add(event));
         }
         if file.dropped > lost {
             file.told = file.dropped;

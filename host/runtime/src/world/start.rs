@@ -151,6 +151,9 @@ impl World {
         let ahead = align(collective.enter(&rounds)?, &clocks, me)?;
         if let Some(timeline) = timeline {
             timeline.set_clock(clocks[me], ahead);
+            if let Some(far) = &far {
+                timeline.count_retries(far.retries());
+            }
         }
         rounds.trace = trace.clone();
         let check = checker.map(|memory| {
