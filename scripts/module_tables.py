@@ -23,7 +23,7 @@ RUNTIME = {
     "config": {"error"},
     "interrupt": {"error"},
     "health": {"error", "interrupt"},
-    # Timelines.
+    # Timelines, and ranges for profilers.
     "trace": {"error"},
     # What is asked of a PE's memory, and its check.
     "op": {"error", "word"},
@@ -54,7 +54,7 @@ RUNTIME = {
     },
     "capi": {
         "boot", "config", "device", "error", "exec", "fork", "gpu", "handles", "interrupt", "kernel", "logging", "memory",
-        "node", "op", "plugin", "settings", "team", "topology", "verbs", "world",
+        "node", "op", "plugin", "settings", "team", "topology", "trace", "verbs", "world",
     },
     # Entry points of fuzz targets.
     "fuzzing": {"boot", "config", "net", "node", "topology"},

@@ -145,7 +145,7 @@ pub use stream::{Event, Stream};
 pub use team::{Split, Team, TeamComparison, TeamConfig};
 pub use team_stream::{Prepared, SlotSet};
 pub use wait::{Cmp, Ivars};
-pub use world::{Peer, World};
+pub use world::{Asked, Counters, Peer, World};
 
 #[doc(no_inline)]
 pub use half;

@@ -7,6 +7,7 @@
 use std::ffi::CString;
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use rushmem_abi::c::*;
 
@@ -203,6 +204,25 @@ impl World {
         }
     }
 
+    /// What this PE has asked `pe` for so far. All but [`Counters::retries`] is counted in traced runs alone
+    /// (`RUSHMEM_TRACE`).
+    pub fn counters(&self, pe: Pe) -> Result<Counters> {
+        let mut raw = rushmem_counters_t::default();
+        // SAFETY: a live handle and a place for the answer.
+        self.check(unsafe { (self.runtime.counters)(self.raw, pe.raw(), &mut raw) })?;
+        let asked = |operations, bytes, ns, stalls| Asked {
+            operations,
+            bytes,
+            time: Duration::from_nanos(ns),
+            stalls,
+        };
+        Ok(Counters {
+            host: asked(raw.operations, raw.bytes, raw.ns, raw.stalls),
+            kernels: asked(raw.kernel_operations, raw.kernel_bytes, raw.kernel_ns, raw.kernel_stalls),
+            retries: raw.retries,
+        })
+    }
+
     /// The kind of this PE's device, in whose memory its heap is.
     #[inline]
     pub fn device(&self) -> Device {
@@ -316,4 +336,31 @@ pub struct Peer {
     pub transport: String,
     /// Why that transport.
     pub reason: String,
+}
+
+/// What a PE has asked another one for: [`World::counters`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Counters {
+    /// By its host, streams of the CPU device included.
+    pub host: Asked,
+    /// By its kernels, on the CPU device.
+    pub kernels: Asked,
+    /// Operations of the host that found too much under way on the network, and were tried again until there
+    /// was room.
+    pub retries: u64,
+}
+
+/// One half of [`Counters`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Asked {
+    /// Operations.
+    pub operations: u64,
+    /// What they move.
+    pub bytes: u64,
+    /// How long they took, all in all.
+    pub time: Duration,
+    /// Those that took as long as `RUSHMEM_STALL_REPORT`.
+    pub stalls: u64,
 }

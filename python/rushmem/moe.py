@@ -16,11 +16,10 @@ torch's current stream, and can be captured. Otherwise, and without `stream=`, a
 from __future__ import annotations
 
 import dataclasses
-import sys
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Sequence
 
 from . import Error, InvalidArgument, Stream, Team, World
+from ._profile import range_of, torch_of
 from ._rushmem import _AllToAll
 
 __all__ = ["AllToAll", "Received", "RoundRefused"]
@@ -56,21 +55,6 @@ class Received:
     side: Any = None
     experts: Any = None
     weights: Any = None
-
-
-def _torch_of(array: Any) -> Any:
-    """torch, where an array is one of its tensors."""
-    torch = sys.modules.get("torch")
-    return torch if torch is not None and isinstance(array, torch.Tensor) else None
-
-
-def _range(array: Any, name: str) -> AbstractContextManager[Any]:
-    """What torch's profiler shows of a call on tensors; under `emit_nvtx` Nsight does, too."""
-    torch = _torch_of(array)
-    if torch is None:
-        return nullcontext()
-    made: AbstractContextManager[Any] = torch.profiler.record_function(f"rushmem::moe::{name}")
-    return made
 
 
 def _type(array: Any) -> str:
@@ -189,7 +173,7 @@ class AllToAll:
         if weights is not None:
             _check("weights", weights, "float32", (n, self.top_k))
         # A number of numpy's is one; a tensor is a word of the device's, whatever its shape.
-        if count is not None and not _torch_of(count) and not getattr(count, "shape", ()):
+        if count is not None and not torch_of(count) and not getattr(count, "shape", ()):
             count = int(count)
         return [x, side, experts, weights], n if count is None else count
 
@@ -224,7 +208,7 @@ class AllToAll:
     ) -> None:
         """The first half of `dispatch`: sends, and waits for nothing."""
         tokens, n = self._tokens_of(x, experts, weights, side, count)
-        with _range(x, "dispatch_send"):
+        with range_of(torch_of(x), "moe::dispatch_send"):
             self._raw.dispatch(tokens, n, None, _stream(x, stream))
         self._began(x, count)
 
@@ -235,7 +219,7 @@ class AllToAll:
     def _receive(self, tokens: Any, n: Any, out: Received, stream: Any) -> Received:
         on = _stream(out.x, stream)
         places = [out.x, out.side, out.counts, out.sources, out.experts, out.weights]
-        with _range(out.x, "dispatch" if tokens else "dispatch_receive"):
+        with range_of(torch_of(out.x), "moe::dispatch" if tokens else "moe::dispatch_receive"):
             self._raw.dispatch(tokens, n, places, on)
         if on is None:
             self.check()
@@ -251,7 +235,7 @@ class AllToAll:
     def combine_send(self, y: Any, *, stream: Any = None) -> None:
         """The first half of `combine`: sends, and waits for nothing."""
         _check("y", y, self._y, (*self._lead(), self.hidden))
-        with _range(y, "combine_send"):
+        with range_of(torch_of(y), "moe::combine_send"):
             self._raw.combine(y, None, 0, _stream(y, stream))
 
     def combine_receive(self, out: Any = None, *, stream: Any = None) -> Any:
@@ -263,7 +247,7 @@ class AllToAll:
             _check("y", y, self._y, (*self._lead(), self.hidden))
         _check("out", out, self._out, (None, self.hidden))
         on = _stream(out, stream)
-        with _range(out, "combine_receive" if y is None else "combine"):
+        with range_of(torch_of(out), "moe::combine_receive" if y is None else "moe::combine"):
             self._raw.combine(y, out, self._tokens or 0, on)
         if on is None:
             self.check()
@@ -303,7 +287,7 @@ def _name(dtype: Any) -> str:
 
 def _stream(array: Any, stream: Any) -> Stream | Any:
     """The stream of a call: for tensors of a GPU torch's current one."""
-    torch = _torch_of(array)
+    torch = torch_of(array)
     if stream is None and torch and array.is_cuda:
         return torch.cuda.current_stream(array.device)
     return stream
@@ -311,7 +295,7 @@ def _stream(array: Any, stream: Any) -> Stream | Any:
 
 def _empty(like: Any, shape: tuple[int, ...], dtype: str) -> Any:
     """A new array of the kind of `like`."""
-    torch = _torch_of(like)
+    torch = torch_of(like)
     if torch:
         return torch.empty(shape, dtype=getattr(torch, dtype), device=like.device)
     if hasattr(like, "__cuda_array_interface__"):

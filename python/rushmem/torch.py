@@ -13,14 +13,14 @@ reaches them. On the CPU device they are calls of the host. A world of one's own
 
 from __future__ import annotations
 
-import contextlib
-from typing import Any, Iterator, Sequence
+from typing import Any, Sequence
 
 import torch
 import torch.distributed as dist
 
 import rushmem
 from rushmem import Array, Stream, Team, World
+from rushmem._profile import range_of
 
 __all__ = [
     "all_gather", "all_gather_into_tensor", "all_reduce", "all_to_all_single", "array", "barrier", "broadcast", "empty",
@@ -84,13 +84,6 @@ def stream() -> Any:
     return torch.cuda.current_stream() if _on_gpu() else None
 
 
-@contextlib.contextmanager
-def _range(name: str) -> Iterator[None]:
-    """What the profiler shows."""
-    with torch.profiler.record_function(f"rushmem::{name}"):
-        yield
-
-
 def empty(*shape: Any, dtype: torch.dtype | None = None) -> torch.Tensor:
     """A zeroed tensor in the symmetric heap. Collective, with the same arguments on all PEs. It is given
     back once the tensors of all PEs are gone, by a later `empty`."""
@@ -138,7 +131,7 @@ def _op(op: Any) -> str:
 
 def all_reduce(tensor: torch.Tensor, op: Any = "sum", team: Team | None = None, *, slot_set: int = 0) -> torch.Tensor:
     """`tensor` of all members, combined by `op`, in place: the same bits on each, in every run."""
-    with _range("all_reduce"):
+    with range_of(torch, "all_reduce"):
         (team or world().team).reduce(tensor, None, _op(op), stream=stream(), slot_set=slot_set)
     return tensor
 
@@ -147,7 +140,7 @@ def all_gather_into_tensor(
     output: torch.Tensor, input: torch.Tensor, team: Team | None = None, *, slot_set: int = 0
 ) -> torch.Tensor:
     """`input` of each member is a part of `output` on all, in their order."""
-    with _range("all_gather"):
+    with range_of(torch, "all_gather"):
         (team or world().team).fcollect(output, input, stream=stream(), slot_set=slot_set)
     return output
 
@@ -164,7 +157,7 @@ def reduce_scatter_tensor(
     output: torch.Tensor, input: torch.Tensor, op: Any = "sum", team: Team | None = None, *, slot_set: int = 0
 ) -> torch.Tensor:
     """Block j of all members' `input`, combined by `op`, is member j's `output`."""
-    with _range("reduce_scatter"):
+    with range_of(torch, "reduce_scatter"):
         (team or world().team).reducescatter(output, input, _op(op), stream=stream(), slot_set=slot_set)
     return output
 
@@ -183,19 +176,19 @@ def all_to_all_single(
     output: torch.Tensor, input: torch.Tensor, team: Team | None = None, *, slot_set: int = 0
 ) -> torch.Tensor:
     """Block j of each member's `input` is block `my_pe` of member j's `output`."""
-    with _range("all_to_all"):
+    with range_of(torch, "all_to_all"):
         (team or world().team).alltoall(output, input, stream=stream(), slot_set=slot_set)
     return output
 
 
 def broadcast(tensor: torch.Tensor, root: int = 0, team: Team | None = None, *, slot_set: int = 0) -> torch.Tensor:
     """`tensor` of member `root` is that of all."""
-    with _range("broadcast"):
+    with range_of(torch, "broadcast"):
         (team or world().team).broadcast(tensor, None, root=root, stream=stream(), slot_set=slot_set)
     return tensor
 
 
 def barrier(team: Team | None = None, *, slot_set: int = 0) -> None:
     """What members' streams have put before is there on all, for what is behind it on this one's."""
-    with _range("barrier"):
+    with range_of(torch, "barrier"):
         (team or world().team).barrier(stream=stream(), slot_set=slot_set)

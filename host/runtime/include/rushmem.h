@@ -387,6 +387,29 @@ typedef struct rushmem_near_t {
   const uint64_t *distances;
 } rushmem_near_t;
 
+/* What a PE has asked another one for so far: its host, streams of the CPU device included, and its kernels
+ * there. All but `retries` is counted in traced runs alone (`RUSHMEM_TRACE`), else 0. */
+typedef struct rushmem_counters_t {
+  /* Operations of the host. */
+  uint64_t operations;
+  /* What they move. */
+  uint64_t bytes;
+  /* How long they took, in ns. */
+  uint64_t ns;
+  /* Those that took as long as `RUSHMEM_STALL_REPORT`. */
+  uint64_t stalls;
+  /* Those that found too much under way on the network, and were tried again until there was room. */
+  uint64_t retries;
+  /* The same of kernels: operations, */
+  uint64_t kernel_operations;
+  /* bytes, */
+  uint64_t kernel_bytes;
+  /* ns */
+  uint64_t kernel_ns;
+  /* and stalls. */
+  uint64_t kernel_stalls;
+} rushmem_counters_t;
+
 /* Where a PE runs and how it is reached. Strings live as long as the world. */
 typedef struct rushmem_peer_t {
   /* The PE. */
@@ -665,6 +688,9 @@ int32_t rushmem_n_pes(rushmem_world_t *w);
 /* This PE's device for people, such as `the CPU` or `GPU 0 (NVIDIA H200, 0000:1b:00.0)`, in `*out`; it lives
  * as long as the world. */
 int32_t rushmem_device_name(rushmem_world_t *w, const char **out);
+
+/* What this PE has asked PE `pe` for so far. Local. */
+int32_t rushmem_counters(rushmem_world_t *w, int32_t pe, struct rushmem_counters_t *out);
 
 /* Where PE `pe` runs and how it is reached. The strings live as long as the world. */
 int32_t rushmem_peer(rushmem_world_t *w, int32_t pe, struct rushmem_peer_t *out);

@@ -460,11 +460,12 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
+        self.tell_retries();
         if let Some(check) = &self.check {
             check.end();
         }
-        if let Some(trace) = &self.trace {
-            trace.close();
+        if let Some(timeline) = self.trace.as_ref().and_then(|trace| trace.timeline()) {
+            timeline.close();
         }
     }
 }

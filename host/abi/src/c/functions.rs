@@ -36,6 +36,7 @@ macro_rules! functions {
                 fn view = rushmem_view(*mut rushmem_world_t, *mut rushmem_view_t) -> i32;
                 fn near = rushmem_near(*mut rushmem_world_t, *mut rushmem_near_t) -> i32;
                 fn peer = rushmem_peer(*mut rushmem_world_t, i32, *mut rushmem_peer_t) -> i32;
+                fn counters = rushmem_counters(*mut rushmem_world_t, i32, *mut rushmem_counters_t) -> i32;
                 fn device_name = rushmem_device_name(*mut rushmem_world_t, *mut *const c_char) -> i32;
             }
             heap {

@@ -214,6 +214,31 @@ pub struct rushmem_peer_t {
     pub reason: *const c_char,
 }
 
+/// What a PE has asked another one for so far: its host, streams of the CPU device included, and its kernels
+/// there. All but `retries` is counted in traced runs alone (`RUSHMEM_TRACE`), else 0.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct rushmem_counters_t {
+    /// Operations of the host.
+    pub operations: u64,
+    /// What they move.
+    pub bytes: u64,
+    /// How long they took, in ns.
+    pub ns: u64,
+    /// Those that took as long as `RUSHMEM_STALL_REPORT`.
+    pub stalls: u64,
+    /// Those that found too much under way on the network, and were tried again until there was room.
+    pub retries: u64,
+    /// The same of kernels: operations,
+    pub kernel_operations: u64,
+    /// bytes,
+    pub kernel_bytes: u64,
+    /// ns
+    pub kernel_ns: u64,
+    /// and stalls.
+    pub kernel_stalls: u64,
+}
+
 /// The symmetric heap in numbers (bytes).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]

@@ -11,6 +11,7 @@ use crate::config::{Config, DeviceWish};
 use crate::error::{err, Result};
 use crate::fork::Member;
 use crate::interrupt;
+use crate::trace::nvtx;
 use crate::world::World;
 use rushmem_abi::c::*;
 
@@ -52,6 +53,7 @@ pub unsafe extern "C" fn rushmem_init(
             return Err(err!(INVALID_ARGUMENT, "out is null"));
         }
         let _beginning = Member::new()?;
+        let _range = nvtx::tool().and_then(|tool| tool.range("init", None, None));
         // SAFETY: it takes nothing, and returns a C string that lives for ever.
         crate::settings::look(&|| unsafe { CStr::from_ptr(rushmem_library_path()) }.to_string_lossy().into());
         let mut config = Config::from_env()?;
@@ -154,6 +156,7 @@ unsafe fn read_attr(attr: &rushmem_init_attr_t, config: &mut Config) -> Result<H
 #[no_mangle]
 pub unsafe extern "C" fn rushmem_finalize(w: *mut rushmem_world_t) -> i32 {
     guard(|| {
+        let _range = nvtx::tool().and_then(|tool| tool.range("finalize", None, None));
         // SAFETY: per contract.
         unsafe {
             world(w)?.finalize()?;
@@ -320,6 +323,20 @@ pub unsafe extern "C" fn rushmem_n_pes(w: *mut rushmem_world_t) -> i32 {
 pub unsafe extern "C" fn rushmem_device_name(w: *mut rushmem_world_t, out: *mut *const c_char) -> i32 {
     // SAFETY: per contract.
     guard(|| unsafe { write_out(out, world(w)?.device_name().as_ptr(), "out") })
+}
+
+/// What this PE has asked PE `pe` for so far. Local.
+///
+/// # Safety
+/// `w` is a world's handle; `out` is null or valid.
+#[no_mangle]
+pub unsafe extern "C" fn rushmem_counters(
+    w: *mut rushmem_world_t,
+    pe: i32,
+    out: *mut rushmem_counters_t,
+) -> i32 {
+    // SAFETY: per contract.
+    guard(|| unsafe { write_out(out, world(w)?.counters(pe)?, "out") })
 }
 
 /// Where PE `pe` runs and how it is reached. The strings live as long as the world.

@@ -34,11 +34,13 @@ impl Executor for FarPe<'_> {
         };
         let value = if waits {
             // SAFETY: the caller vouches for local memory; it is waited for.
-            far.ask(&|| report(&op, lane.pe), |engine, done| unsafe { begin(op, lane, engine, done) })
+            far.ask(Some(lane.pe), &|| report(&op, lane.pe), |engine, done| unsafe {
+                begin(op, lane, engine, done)
+            })
         } else {
             // SAFETY: the caller vouches for local memory, until quiet or, for little, until the call
             // returns.
-            far.begin(|engine| unsafe { begin(op, lane, engine, Done::Nothing) }).map(|()| 0)
+            far.begin(Some(lane.pe), |engine| unsafe { begin(op, lane, engine, Done::Nothing) }).map(|()| 0)
         }?;
         Ok(match op {
             // As everywhere: the word's new value.

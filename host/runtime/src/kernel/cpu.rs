@@ -76,7 +76,7 @@ impl CpuRunner {
             headers: headers::DEVICE_HEADERS,
             limits,
             check: config.check,
-            trace: self.common.trace.is_some(),
+            trace: self.common.timeline().is_some(),
         };
         let _outside = self.common.health.outside(|| format!("for {name} to be compiled"));
         let module = compiler.compile(name, source).map_err(|e| compile_error(name, e))?;
@@ -114,7 +114,7 @@ impl CpuRunner {
                 let about = About { shape: Some((shape.grid, shape.block)), ..About::default() };
                 trace.span("kernel", kernel.name().to_owned(), about)
             });
-            let traced = common.trace.as_ref().map(|trace| {
+            let traced = common.timeline().map(|trace| {
                 let raw = common.state.raw();
                 let (heap, first) = (raw.heap_base, raw.near_first);
                 let near = first..first + raw.near_count;

@@ -28,7 +28,7 @@ use crate::device_state::DeviceState;
 use crate::error::{err, Result};
 use crate::gpu::watch::DriverWatch;
 use crate::health::Health;
-use crate::trace::Trace;
+use crate::trace::{Timeline, Trace};
 use collectives::CollectiveKernels;
 use event::StreamEvent;
 use handle::Handle;
@@ -66,6 +66,13 @@ struct Common {
     trace: Option<Arc<Trace>>,
     /// Whether a launch has failed: what it was in the middle of stays as it was.
     failed: AtomicBool,
+}
+
+impl Common {
+    /// The file of a run that has one.
+    fn timeline(&self) -> Option<&Arc<Timeline>> {
+        self.trace.as_ref().and_then(|trace| trace.timeline())
+    }
 }
 
 /// Who runs kernels.

@@ -147,6 +147,7 @@ fn far(net: &Arc<Mutex<Network>>, there: &mut [u8]) -> Far {
         cuda: None,
         gates: OnceLock::new(),
         stop: AtomicBool::new(false),
+        retries: Arc::new([]),
     };
     let boot = Arc::new(rushmem_bootstrap_uid::Single);
     Far { shared: Arc::new(shared), boot, proxy: None, name: "stand-in", about: String::new(), gpu: false }
@@ -160,7 +161,7 @@ fn a_quiet_that_fails_leaves_no_operation_behind() {
     let far = far(&net, &mut there);
     let at = landing.as_mut_ptr() as usize;
     // SAFETY: the landing lives as long as the network.
-    far.begin(|engine| unsafe { engine.get(Lane::to(1), 0, at, COPY, Done::Nothing) }).unwrap();
+    far.begin(None, |engine| unsafe { engine.get(Lane::to(1), 0, at, COPY, Done::Nothing) }).unwrap();
     far.shared.health.break_job("PE 1 is gone".into());
     far.quiet(None).unwrap_err();
     let mut net = net.lock().unwrap();
@@ -176,7 +177,7 @@ fn a_process_that_ends_calls_the_network_no_more() {
     let net = Network::shared(2, false);
     let mut there = vec![1u8; 4096];
     let far = far(&net, &mut there);
-    far.begin(|engine| {
+    far.begin(None, |engine| {
         engine.record(Lane::to(1), &crate::net::message::Record::Word { width: 8, offset: 0, value: 5 })
     })
     .unwrap();

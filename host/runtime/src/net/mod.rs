@@ -75,6 +75,8 @@ struct Shared {
     /// Where its streams wait.
     gates: OnceLock<Arc<Gates>>,
     stop: AtomicBool,
+    /// By PE: operations that found too much under way, and were tried again.
+    retries: Arc<[AtomicU64]>,
 }
 
 /// This PE's way to PEs whose memory is not mapped.
@@ -125,6 +127,11 @@ impl Shared {
 }
 
 impl Far {
+    /// By PE: how many operations found too much under way, and were tried again.
+    pub(crate) fn retries(&self) -> &Arc<[AtomicU64]> {
+        &self.shared.retries
+    }
+
     /// The transport's name.
     pub(crate) fn name(&self) -> &'static str {
         self.name

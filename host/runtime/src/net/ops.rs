@@ -10,13 +10,20 @@ use crate::net::engine::{Done, Engine};
 use crate::net::Far;
 
 impl Far {
-    /// Starts something, and sends it.
-    pub(crate) fn begin<T>(&self, what: impl FnOnce(&mut Engine) -> Result<T>) -> Result<T> {
+    /// Starts something, on PE `peer` alone where there is one, and sends it.
+    pub(crate) fn begin<T>(
+        &self,
+        peer: Option<usize>,
+        what: impl FnOnce(&mut Engine) -> Result<T>,
+    ) -> Result<T> {
         self.shared.health.check()?;
         let _current = self.shared.current()?;
         let mut engine = self.shared.lock();
         if engine.congested() {
             drop(engine);
+            if let Some(retries) = peer.and_then(|pe| self.shared.retries.get(pe)) {
+                retries.fetch_add(1, Ordering::Relaxed);
+            }
             engine = self.make_way()?;
         }
         let started = what(&mut engine)?;
@@ -44,10 +51,11 @@ impl Far {
     /// Starts something, and waits until it is over; what came of it.
     pub(crate) fn ask(
         &self,
+        peer: Option<usize>,
         report: &dyn Fn() -> String,
         what: impl FnOnce(&mut Engine, Done) -> Result<()>,
     ) -> Result<u64> {
-        let waiter = self.begin(|engine| {
+        let waiter = self.begin(peer, |engine| {
             let waiter = engine.waiter();
             what(engine, Done::Waiter(waiter))?;
             Ok(waiter)
@@ -57,7 +65,7 @@ impl Far {
 
     /// What is asked in the context from here on happens after what was asked in it before, on each PE.
     pub(crate) fn fence(&self, context: u64) -> Result<()> {
-        self.begin(|engine| {
+        self.begin(None, |engine| {
             engine.fence(context);
             Ok(())
         })
@@ -87,7 +95,7 @@ impl Far {
             return self.shared.health.check();
         }
         let report = || "for its operations on PEs of other hosts to complete".to_owned();
-        let quiet = self.ask(&report, |engine, done| engine.quiet(context, done)).map(drop);
+        let quiet = self.ask(None, &report, |engine, done| engine.quiet(context, done)).map(drop);
         // In a job that was broken before the call nothing has been waited for.
         quiet.inspect_err(|_| self.let_go_of_callers_memory())
     }

@@ -142,6 +142,7 @@ impl Meeting {
         transport.arm();
         let control = Arc::clone(control);
         let note = Box::new(move |from, what: &FromAfar<'_>| control.note(from, what));
+        let retries = names.iter().map(|_| AtomicU64::new(0)).collect();
         let mut engine = Engine::new(me, transport, names, note, Arc::clone(&health));
         if let Some(queues) = queues {
             engine.attach_queues(queues);
@@ -155,6 +156,7 @@ impl Meeting {
             cuda,
             gates: OnceLock::new(),
             stop: AtomicBool::new(false),
+            retries,
         });
         let weak = Arc::downgrade(&shared);
         health.let_help(Box::new(move || {

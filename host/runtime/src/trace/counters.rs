@@ -16,6 +16,8 @@ pub(crate) struct Tally {
     pub(crate) ns: u64,
     /// Of them, those that lasted as long as a stall report takes.
     pub(crate) stalls: u64,
+    /// Of operations on a far PE: those that found too much under way, and were tried again.
+    pub(crate) retries: u64,
 }
 
 /// Of whom: a peer, and whether kernels asked it.
@@ -29,7 +31,9 @@ pub(crate) struct PeerCounters {
 impl PeerCounters {
     /// Counts a span that has ended.
     pub(crate) fn count(&mut self, event: &TraceEvent, end: u64, stall: Option<Duration>) {
-        if event.about.peer.is_none() && !matches!(event.kind, "wait" | "collective") {
+        // What is put on a CPU stream counts when the stream carries it out.
+        let about_pe = event.about.peer.is_some() && event.kind != "enqueue";
+        if !about_pe && !matches!(event.kind, "wait" | "collective") {
             return;
         }
         let (tally, changed) = self.rows.entry((event.about.peer, event.about.line.is_some())).or_default();
@@ -39,6 +43,18 @@ impl PeerCounters {
         tally.ns += ns;
         tally.stalls += u64::from(stall.is_some_and(|stall| u128::from(ns) >= stall.as_nanos()));
         *changed = true;
+    }
+
+    /// So many operations on PE `peer` were tried again so far.
+    pub(crate) fn retried(&mut self, peer: i32, retries: u64) {
+        let (tally, changed) = self.rows.entry((Some(peer), false)).or_default();
+        *changed |= tally.retries != retries;
+        tally.retries = retries;
+    }
+
+    /// What has been asked of `peer`, by kernels or by the host.
+    pub(crate) fn of(&self, peer: i32, kernels: bool) -> Tally {
+        self.rows.get(&(Some(peer), kernels)).map(|(tally, _)| *tally).unwrap_or_default()
     }
 
     /// Adds what another has counted.
@@ -58,9 +74,9 @@ impl PeerCounters {
         let rows = self.rows.iter_mut().filter_map(|(row, (tally, changed))| {
             std::mem::take(changed).then(|| {
                 let (peer, by) = (row.0, if row.1 { "kernels" } else { "host" });
-                let Tally { operations, bytes, ns, stalls } = *tally;
+                let Tally { operations, bytes, ns, stalls, retries } = *tally;
                 let args = json!({"peer": peer, "by": by, "operations": operations, "bytes": bytes, "ns": ns,
-                                  "stalls": stalls});
+                                  "stalls": stalls, "retries": retries});
                 note("rushmem_counters", args, pe)
             })
         });
@@ -71,12 +87,12 @@ impl PeerCounters {
     pub(crate) fn lines(&self) -> Vec<String> {
         let line = |((peer, kernels), (tally, _)): (&Row, &(Tally, bool))| {
             let by = if *kernels { "its kernels" } else { "its host" };
-            let Tally { operations, bytes, ns, stalls } = *tally;
+            let Tally { operations, bytes, ns, stalls, retries } = *tally;
             let ms = ns as f64 / 1e6;
             match peer {
                 Some(peer) => format!(
                     "{by} asked PE {peer} {operations} times, for {bytes} bytes, {ms:.3} ms in all; \
-                     {stalls} stalls"
+                     {stalls} stalls, {retries} retries"
                 ),
                 None => format!("{by} waited {operations} times, {ms:.3} ms in all; {stalls} stalls"),
             }

@@ -8,7 +8,8 @@ use rushmem_device_cpu::{Kernel, KernelCall, KernelCallKind, KernelTrace, Place}
 
 use super::clock::now;
 use super::event::{About, CodeLine, TraceEvent};
-use super::{lock, Trace, TraceLane};
+use super::lock;
+use super::timeline::{Timeline, TraceLane};
 
 /// Rows of kernels' threads in a timeline: threads beyond them are not in it, and what they do is counted as
 /// missing.
@@ -19,7 +20,7 @@ pub(super) type KernelRows = HashMap<(u32, Place), Arc<TraceLane>>;
 
 /// One launch.
 pub(crate) struct LaunchTrace {
-    trace: Arc<Trace>,
+    trace: Arc<Timeline>,
     launcher: u32,
     kernel: Kernel,
     /// Where this PE's symmetric memory is, and up to which distance.
@@ -32,7 +33,7 @@ pub(crate) struct LaunchTrace {
 impl LaunchTrace {
     /// A launch by this thread.
     pub(crate) fn new(
-        trace: &Arc<Trace>,
+        trace: &Arc<Timeline>,
         kernel: &Kernel,
         heap: std::ops::Range<u64>,
         near: std::ops::Range<i32>,

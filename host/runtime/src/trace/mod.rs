@@ -1,13 +1,7 @@
-//! A picture of a run (`RUSHMEM_TRACE`): a timeline of each PE, in Chrome's format, which
-//! <https://ui.perfetto.dev> shows.
+//! What is seen of a run from outside: spans around host calls, launches and streams' work, for a timeline in
+//! a file (`RUSHMEM_TRACE`, [`timeline`]), for a profiler that takes NVTX ranges ([`nvtx`]), or for both.
 //!
-//! Each thread has a *lane* of its own, with a buffer that it alone writes to under a lock that nobody else
-//! holds for long. A thread of the trace's empties the buffers every few milliseconds into the file, which is
-//! whole at each moment: a process that is killed leaves all but those milliseconds. A span that lasts longer
-//! than that is written as a beginning and an end, so a wait in which a process dies is in the picture. A
-//! buffer that is full drops what comes, and counts it.
-//!
-//! A run that is not traced has no trace: operations on mapped memory ask nothing, as [`Reached`] says how
+//! A run that neither looks at has no trace: operations on mapped memory ask nothing, as [`Reached`] says how
 //! they are carried out; everything else asks one pointer.
 //!
 //! [`Reached`]: crate::op::Reached
@@ -17,288 +11,67 @@ mod counters;
 pub(crate) mod event;
 mod file;
 pub(crate) mod kernels;
+pub(crate) mod nvtx;
+mod timeline;
 
 use std::borrow::Cow;
-use std::cell::RefCell;
-use std::collections::VecDeque;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
-use std::thread::JoinHandle;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use serde_json::json;
+use crate::error::Result;
+use event::About;
+use nvtx::{NvtxRange, NvtxTool};
+use timeline::LaneSpan;
+pub(crate) use timeline::Timeline;
 
-use crate::error::{Error, Result};
-use clock::{now, Distance};
-use counters::PeerCounters;
-use event::{naming, note, About, TraceEvent};
-use file::TraceFile;
-use kernels::KernelRows;
-
-/// Spans of one thread that may wait for being written.
-const BUFFERED: usize = 1 << 16;
-/// How often buffers are emptied.
-const PERIOD: Duration = Duration::from_millis(10);
-/// After how many of these times counters are written.
-const COUNTERS_EVERY: u32 = 100;
-/// Lines of counters in the log.
-const MOST_LINES: usize = 64;
-
-/// The timeline of one PE.
+/// Where one PE's spans go.
 pub(crate) struct Trace {
-    pe: i32,
-    /// Its number in the process.
-    name: usize,
-    who: String,
-    /// What a stall is.
-    stall: Option<Duration>,
-    lanes: Mutex<Vec<Arc<TraceLane>>>,
-    /// Those of kernels' threads.
-    rows: Mutex<KernelRows>,
-    counters: Mutex<PeerCounters>,
-    missed: AtomicU64,
-    file: Mutex<TraceFile>,
-    writer: Mutex<Option<JoinHandle<()>>>,
-    bell: (Mutex<bool>, Condvar),
+    timeline: Option<Arc<Timeline>>,
+    tool: Option<&'static NvtxTool>,
 }
 
-/// The spans of one thread.
-struct TraceLane {
-    tid: u32,
-    name: String,
-    stall: Option<Duration>,
-    spans: Mutex<Spans>,
+impl Trace {
+    /// Of PE `pe`, described by `who`; `given` names the files. None where nobody looks.
+    pub(crate) fn create(
+        given: Option<&Path>,
+        pe: i32,
+        who: &str,
+        stall: Option<Duration>,
+    ) -> Result<Option<Arc<Trace>>> {
+        let timeline = given.map(|given| Timeline::create(given, pe, who, stall)).transpose()?;
+        let tool = nvtx::tool();
+        Ok((timeline.is_some() || tool.is_some()).then(|| Arc::new(Trace { timeline, tool })))
+    }
+
+    /// The file, where there is one.
+    pub(crate) fn timeline(&self) -> Option<&Arc<Timeline>> {
+        self.timeline.as_ref()
+    }
+
+    /// Begins a span on this thread, which ends when what is returned is dropped.
+    pub(crate) fn span(
+        &self,
+        kind: &'static str,
+        name: impl Into<Cow<'static, str>>,
+        about: About,
+    ) -> OpenSpan {
+        let name = name.into();
+        let range = self.tool.and_then(|tool| tool.range(&name, about.peer, about.bytes));
+        OpenSpan {
+            _lane: self.timeline.as_ref().map(|timeline| timeline.span(kind, name, about)),
+            _range: range,
+        }
+    }
 }
 
-#[derive(Default)]
-struct Spans {
-    /// Those that have begun, outermost first, and whether that has been written.
-    open: Vec<(TraceEvent, bool)>,
-    /// Those that have ended, when, and whether their beginning has been written.
-    ended: VecDeque<(TraceEvent, u64, bool)>,
-    named: bool,
-    dropped: u64,
-    counters: PeerCounters,
+/// A span that has begun; dropping it ends it.
+pub(crate) struct OpenSpan {
+    _lane: Option<LaneSpan>,
+    _range: Option<NvtxRange>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // What is guarded is whole between any two statements.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
-
-thread_local! {
-    /// This thread's lanes, by the traces' numbers.
-    static OWN: RefCell<Vec<(usize, Weak<TraceLane>)>> = const { RefCell::new(Vec::new()) };
-}
-
-static NAMES: AtomicUsize = AtomicUsize::new(1);
-
-impl Trace {
-    /// Of PE `pe`, described by `who`, in a file beside `given` that has its number in its name. What lasts
-    /// as long as `stall` is counted as a stall.
-    pub(crate) fn create(given: &Path, pe: i32, who: &str, stall: Option<Duration>) -> Result<Arc<Trace>> {
-        let path = file::path_of(given, pe);
-        let failed = |e: std::io::Error| Error::io(format!("RUSHMEM_TRACE: {}", path.display()), &e);
-        let mut file = TraceFile::create(&path).map_err(failed)?;
-        file.add(&naming("process_name", who, (pe, 0)));
-        file.add(&note("process_sort_index", json!({"sort_index": pe}), pe));
-        file.write().map_err(failed)?;
-        let trace = Arc::new(Trace {
-            pe,
-            name: NAMES.fetch_add(1, Ordering::Relaxed),
-            who: who.to_owned(),
-            stall,
-            lanes: Mutex::default(),
-            rows: Mutex::default(),
-            counters: Mutex::default(),
-            missed: AtomicU64::new(0),
-            file: Mutex::new(file),
-            writer: Mutex::default(),
-            bell: (Mutex::new(false), Condvar::new()),
-        });
-        let writer = {
-            let trace = Arc::downgrade(&trace);
-            let thread = std::thread::Builder::new().name("rushmem-trace".into());
-            thread.spawn(move || write_on(&trace)).map_err(|e| Error::thread("the trace's thread", &e))?
-        };
-        *lock(&trace.writer) = Some(writer);
-        log::info!("{who}: its timeline goes to {}", path.display());
-        Ok(trace)
-    }
-
-    /// Says how far this PE's clock is ahead of PE 0's.
-    pub(crate) fn set_clock(&self, clock: u64, ahead: Option<Distance>) {
-        let told = ahead.map(|d| json!({"ahead_ns": d.ahead_ns, "error_ns": d.error_ns, "clock": clock}));
-        let told = told.unwrap_or_else(|| json!({"clock": clock}));
-        lock(&self.file).add(&note("rushmem_clock", told, self.pe));
-    }
-
-    /// Begins a span on this thread, which ends when what is returned is dropped.
-    pub(crate) fn span(
-        self: &Arc<Self>,
-        kind: &'static str,
-        name: impl Into<Cow<'static, str>>,
-        about: About,
-    ) -> OpenSpan {
-        let lane = self.lane();
-        let event = TraceEvent { name: name.into(), kind, start: now(), about };
-        lock(&lane.spans).open.push((event, false));
-        OpenSpan { lane }
-    }
-
-    /// This thread's lane.
-    fn lane(&self) -> Arc<TraceLane> {
-        let own = OWN.try_with(|own| {
-            let own = &mut *own.borrow_mut();
-            let known = own.iter().find(|(name, _)| *name == self.name).and_then(|(_, lane)| lane.upgrade());
-            known.unwrap_or_else(|| {
-                let thread = std::thread::current();
-                let lane = self.new_lane(thread.name().unwrap_or("host"));
-                own.retain(|(_, lane)| lane.strong_count() > 0);
-                own.push((self.name, Arc::downgrade(&lane)));
-                lane
-            })
-        });
-        own.unwrap_or_else(|_| self.new_lane("exit handlers"))
-    }
-
-    fn new_lane(&self, name: &str) -> Arc<TraceLane> {
-        static THREADS: AtomicU32 = AtomicU32::new(1);
-        let tid = THREADS.fetch_add(1, Ordering::Relaxed);
-        let lane =
-            Arc::new(TraceLane { tid, name: name.to_owned(), stall: self.stall, spans: Mutex::default() });
-        lock(&self.lanes).push(Arc::clone(&lane));
-        lane
-    }
-
-    /// A span that has no row.
-    fn miss(&self) {
-        self.missed.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Writes all that is there.
-    pub(crate) fn flush(&self) {
-        self.write(true);
-    }
-
-    fn write(&self, counters: bool) {
-        let mut file = lock(&self.file);
-        let lost = file.told;
-        file.dropped += self.missed.swap(0, Ordering::Relaxed);
-        for lane in lock(&self.lanes).iter() {
-            let counted = lane.write(self.pe, &mut file);
-            lock(&self.counters).add(counted);
-        }
-        if counters {
-            lock(&self.counters).changes(self.pe).iter().for_each(|event| file.add(event));
-        }
-        if file.dropped > lost {
-            file.told = file.dropped;
-            let dropped = note("rushmem_dropped", json!({"events": file.dropped}), self.pe);
-            file.add(&dropped);
-        }
-        static TOLD: AtomicBool = AtomicBool::new(false);
-        if let Err(e) = file.write() {
-            if !TOLD.swap(true, Ordering::Relaxed) {
-                log::warn!("PE {}: its timeline cannot be written: {e}", self.pe);
-            }
-        }
-    }
-
-    /// The end of the timeline.
-    pub(crate) fn close(&self) {
-        *lock(&self.bell.0) = true;
-        self.bell.1.notify_all();
-        if let Some(writer) = lock(&self.writer).take() {
-            // A panic of the writer's was reported when it happened.
-            let _ = writer.join();
-        }
-        self.flush();
-        let lines = lock(&self.counters).lines();
-        lines.iter().take(MOST_LINES).for_each(|line| log::info!("{}: {line}", self.who));
-        if lines.len() > MOST_LINES {
-            log::info!("{}: rushmem-info --trace has {} more", self.who, lines.len() - MOST_LINES);
-        }
-    }
-}
-
-/// Writes now and then until the trace is closed.
-fn write_on(trace: &Weak<Trace>) {
-    for turn in 1.. {
-        let Some(trace) = trace.upgrade() else { return };
-        trace.write(turn % COUNTERS_EVERY == 0);
-        let closed = lock(&trace.bell.0);
-        let closed = trace.bell.1.wait_timeout(closed, PERIOD).unwrap_or_else(PoisonError::into_inner).0;
-        if *closed {
-            return;
-        }
-    }
-}
-
-impl TraceLane {
-    /// The innermost span has ended.
-    fn end_last(&self, end: u64) {
-        let mut spans = lock(&self.spans);
-        let Some((event, told)) = spans.open.pop() else { return };
-        if spans.open.is_empty() {
-            spans.counters.count(&event, end, self.stall);
-        }
-        // An end whose beginning is written belongs to it.
-        if spans.ended.len() < BUFFERED || told {
-            spans.ended.push_back((event, end, told));
-        } else {
-            spans.dropped += 1;
-        }
-    }
-
-    /// What has happened goes to the file; what was counted meanwhile.
-    fn write(&self, pe: i32, file: &mut TraceFile) -> PeerCounters {
-        let (named, ended, begun, dropped, counted) = {
-            let mut spans = lock(&self.spans);
-            let named = std::mem::replace(&mut spans.named, true);
-            let ended = std::mem::take(&mut spans.ended);
-            let old = now().saturating_sub(PERIOD.as_nanos() as u64);
-            let new = spans.open.iter_mut().filter(|(event, told)| !told && event.start < old);
-            let begun: Vec<TraceEvent> = new
-                .map(|(event, told)| {
-                    *told = true;
-                    event.clone()
-                })
-                .collect();
-            (named, ended, begun, std::mem::take(&mut spans.dropped), std::mem::take(&mut spans.counters))
-        };
-        let at = (pe, self.tid);
-        if !named {
-            file.add(&naming("thread_name", &self.name, at));
-        }
-        for (event, end, told) in &ended {
-            file.add(&if *told { event.end(*end, at) } else { event.complete(*end, at) });
-        }
-        for event in &begun {
-            file.add(&event.beginning(at));
-        }
-        file.dropped += dropped;
-        counted
-    }
-}
-
-impl Drop for Trace {
-    fn drop(&mut self) {
-        self.flush();
-    }
-}
-
-/// A span that has begun; dropping it ends it.
-pub(crate) struct OpenSpan {
-    lane: Arc<TraceLane>,
-}
-
-impl Drop for OpenSpan {
-    fn drop(&mut self) {
-        self.lane.end_last(now());
-    }
-}
-
-#[cfg(test)]
-mod tests;

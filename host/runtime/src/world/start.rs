@@ -76,11 +76,8 @@ impl World {
         let mine = Card::mine(&config, boot.rank(), kind)?;
         let member = Member::new()?;
         fork::prepare_text(&mine.who());
-        let trace = config
-            .trace
-            .as_ref()
-            .map(|path| Trace::create(path, mine.pe as i32, &mine.who(), config.stall_report))
-            .transpose()?;
+        let trace = Trace::create(config.trace.as_deref(), mine.pe as i32, &mine.who(), config.stall_report)?;
+        let timeline = trace.as_ref().and_then(|trace| trace.timeline());
         // Listens before the cards travel: a PE that reads this card can connect at once.
         let listener =
             Socket::listen(&mine.link).map_err(|e| Error::io("listening for this host's PEs", &e))?;
@@ -116,7 +113,7 @@ impl World {
             checker,
         } = memory.inspect_err(tell)?;
         let meet = || meet().and_then(|meeting| meeting.join(&rounds.control));
-        let clock = if trace.is_some() { clock::identity() } else { 0 };
+        let clock = if timeline.is_some() { clock::identity() } else { 0 };
         let (joined, clocks) =
             reach_all(joined, meet, collective.enter(&rounds)?, &symmetric, clock).inspect_err(tell)?;
         let (far, detached) = joined.map(|joined| (joined.net, joined.kernels)).unzip();
@@ -152,8 +149,11 @@ impl World {
             call.all_well(started, "starting the device").inspect_err(tell)?
         };
         let ahead = align(collective.enter(&rounds)?, &clocks, me)?;
-        if let Some(trace) = &trace {
-            trace.set_clock(clocks[me], ahead);
+        if let Some(timeline) = timeline {
+            timeline.set_clock(clocks[me], ahead);
+            if let Some(far) = &far {
+                timeline.count_retries(far.retries());
+            }
         }
         rounds.trace = trace.clone();
         let check = checker.map(|memory| {

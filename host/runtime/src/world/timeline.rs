@@ -1,5 +1,9 @@
 //! The timeline of a world that is traced (`RUSHMEM_TRACE`): how far its PEs' clocks are apart.
 
+use std::sync::atomic::Ordering;
+
+use rushmem_abi::c::rushmem_counters_t;
+
 use super::World;
 use crate::collective::Entered;
 use crate::error::Result;
@@ -31,10 +35,45 @@ pub(super) fn align(mut call: Entered<'_>, clocks: &[u64], me: usize) -> Result<
 }
 
 impl World {
+    /// What this PE has asked `pe` for so far.
+    pub(crate) fn counters(&self, pe: i32) -> Result<rushmem_counters_t> {
+        self.peer(pe)?;
+        let timeline = self.trace.as_ref().and_then(|trace| trace.timeline());
+        let (host, kernels) = timeline.map(|timeline| timeline.counted(pe)).unwrap_or_default();
+        Ok(rushmem_counters_t {
+            operations: host.operations,
+            bytes: host.bytes,
+            ns: host.ns,
+            stalls: host.stalls,
+            retries: self.far.as_ref().map_or(0, |far| far.retries()[pe as usize].load(Ordering::Relaxed)),
+            kernel_operations: kernels.operations,
+            kernel_bytes: kernels.bytes,
+            kernel_ns: kernels.ns,
+            kernel_stalls: kernels.stalls,
+        })
+    }
+
+    /// Says which PEs' network was full for this one, where no timeline's lines do.
+    pub(super) fn tell_retries(&self) {
+        let Some(far) = self.far.as_ref().filter(|_| log::log_enabled!(log::Level::Info)) else { return };
+        if self.trace.as_ref().is_some_and(|trace| trace.timeline().is_some()) {
+            return;
+        }
+        for (pe, retries) in far.retries().iter().enumerate() {
+            match retries.load(Ordering::Relaxed) {
+                0 => {}
+                n => log::info!(
+                    "{}: {n} operations on PE {pe} found the network full: retries",
+                    self.health.who()
+                ),
+            }
+        }
+    }
+
     /// What has happened so far goes to the file: the process may be about to end.
     pub(super) fn flush_trace(&self) {
-        if let Some(trace) = &self.trace {
-            trace.flush();
+        if let Some(timeline) = self.trace.as_ref().and_then(|trace| trace.timeline()) {
+            timeline.flush();
         }
     }
 }

@@ -98,9 +98,9 @@ fn counters(timelines: &[Timeline]) -> Vec<String> {
         return Vec::new();
     }
     let line = |(pe, row): &(i64, &Counters)| {
-        let Counters { peer, by, operations, bytes, ns, stalls } = row;
-        let (what, stalls) =
-            (time(*ns), if *stalls == 0 { String::new() } else { format!(", {stalls} stalls") });
+        let Counters { peer, by, operations, bytes, ns, stalls, retries } = row;
+        let some = |n: u64, what: &str| if n == 0 { String::new() } else { format!(", {n} {what}") };
+        let (what, stalls) = (time(*ns), some(*stalls, "stalls") + &some(*retries, "retries"));
         match peer {
             Some(peer) => {
                 let asked = format!("{operations} operations, {bytes} bytes, {what}{stalls}");

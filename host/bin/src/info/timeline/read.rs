@@ -38,6 +38,7 @@ pub(crate) struct Counters {
     pub(crate) bytes: u64,
     pub(crate) ns: u64,
     pub(crate) stalls: u64,
+    pub(crate) retries: u64,
 }
 
 /// A round of collective calls: of the host's, by team and number; of kernels', by slot set (0: of all PEs)
@@ -231,8 +232,15 @@ fn counters(events: &[Value]) -> Vec<Counters> {
         let by = args["by"].as_str().unwrap_or_default().to_owned();
         let peer = args["peer"].as_i64();
         rows.retain(|row| (row.peer, &row.by) != (peer, &by));
-        let (operations, bytes) = (number("operations"), number("bytes"));
-        rows.push(Counters { peer, by, operations, bytes, ns: number("ns"), stalls: number("stalls") });
+        rows.push(Counters {
+            peer,
+            by,
+            operations: number("operations"),
+            bytes: number("bytes"),
+            ns: number("ns"),
+            stalls: number("stalls"),
+            retries: number("retries"),
+        });
     }
     rows
 }

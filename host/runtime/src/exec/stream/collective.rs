@@ -8,6 +8,7 @@ use crate::error::{err, Result};
 use crate::exec::Home;
 use crate::kernel::streams::On;
 use crate::op::team_call::{check_plain, Caller, TeamCall};
+use crate::trace::event::About;
 use rushmem_abi::device::RawTeam;
 
 /// Scopes of launches of one block, and of several: a launch's end is all that its blocks wait for.
@@ -52,6 +53,7 @@ pub(crate) unsafe fn collective_on_stream(
     raw: *mut c_void,
 ) -> Result<()> {
     let what = format!("{} of {} on a stream", call.name(), slots.name);
+    let _span = w.trace().map(|trace| trace.span("enqueue", what.clone(), About::default()));
     // SAFETY: the caller vouches for memory, team and stream.
     unsafe { start(w, slots, call, &what, raw) }.map_err(|e| e.context(&what))
 }

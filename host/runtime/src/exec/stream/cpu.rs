@@ -8,12 +8,12 @@ use std::time::Duration;
 use rushmem_device_cpu::check;
 
 use super::sync::Sync;
-use super::Work;
+use super::{about, Work};
 use crate::error::Result;
+use crate::exec::checked;
 use crate::exec::host::MappedHost;
 use crate::exec::net::{self, FarPe};
 use crate::exec::wait::place;
-use crate::exec::{checked, traced};
 use crate::exec::{Executor, Form, Home};
 use crate::health::Health;
 use crate::kernel::stream::StreamJob;
@@ -42,15 +42,6 @@ pub(super) unsafe fn job(w: &impl Home, what: &str, work: Work) -> StreamJob {
     let name = what.clone();
     // SAFETY: the caller vouches for the addresses.
     StreamJob { what, run: Box::new(move || unsafe { worker.run(work) }.map_err(|e| e.context(name))) }
-}
-
-fn about(w: &impl Home, work: &Work) -> About {
-    match work {
-        Work::Near { pe, op } => traced::about(w, op, Reached::Noted, *pe),
-        Work::Net { pe, op } => traced::about(w, op, Reached::Net, *pe as i32),
-        Work::Wait { offset, .. } => About { word: offset.map(|at| at as u64), ..About::default() },
-        Work::Fence | Work::Quiet | Work::Sync => About::default(),
-    }
 }
 
 /// What the work needs of its world.

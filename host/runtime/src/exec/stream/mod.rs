@@ -20,11 +20,12 @@ mod sync;
 
 use std::ffi::c_void;
 
-use super::Home;
+use super::{traced, Home};
 use crate::error::{err, Result};
 use crate::kernel::streams::On;
 use crate::op::wait::Wait;
 use crate::op::{Op, Reached};
+use crate::trace::event::About;
 
 /// What a stream carries out.
 #[derive(Debug, Clone, Copy)]
@@ -57,6 +58,16 @@ pub(crate) enum StreamOrder {
     BarrierAll,
 }
 
+/// What a span of `work` is about.
+fn about(w: &impl Home, work: &Work) -> About {
+    match work {
+        Work::Near { pe, op } => traced::about(w, op, Reached::Noted, *pe),
+        Work::Net { pe, op } => traced::about(w, op, Reached::Net, *pe as i32),
+        Work::Wait { offset, .. } => About { word: offset.map(|at| at as u64), ..About::default() },
+        Work::Fence | Work::Quiet | Work::Sync => About::default(),
+    }
+}
+
 /// Puts `work` on a stream; `what` it is called.
 ///
 /// # Safety
@@ -65,6 +76,12 @@ pub(crate) enum StreamOrder {
 unsafe fn enqueue(w: &impl Home, raw: *mut c_void, what: &str, work: Work) -> Result<()> {
     // SAFETY: the caller vouches for the stream.
     let on = unsafe { w.kernels().on(raw) }?;
+    let _span = w.trace().map(|trace| {
+        // Only what a CPU stream carries out has a span of its own then.
+        let (about, cpu) = (about(w, &work), matches!(on, On::Cpu(_)));
+        let kind = if cpu || about.peer.is_none() { "enqueue" } else { "rma" };
+        trace.span(kind, format!("{what} on a stream"), about)
+    });
     match (&on, w.engine()) {
         // SAFETY: the caller vouches for the addresses.
         (On::Cpu(stream), _) => stream.push(unsafe { cpu::job(w, what, work) }),

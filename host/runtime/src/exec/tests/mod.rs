@@ -7,6 +7,7 @@ mod context;
 mod job;
 mod litmus;
 mod pageable;
+mod retries;
 mod stream;
 mod stream_gpu;
 mod strided_signal;

@@ -15,6 +15,8 @@ use crate::topology::card::random;
 
 /// Of a put or get, moved at one time.
 const PIECE: usize = 1000;
+/// Copies of a PE's under way from which on it is to wait with more: few, so that programs meet it.
+const MOST_MOVING: usize = 32;
 
 /// What is on its way to a PE.
 #[derive(Debug, Default)]
@@ -313,6 +315,10 @@ impl Transport for Fake {
                 }
             });
         }
+    }
+
+    fn congested(&self) -> bool {
+        self.moving.len() >= MOST_MOVING
     }
 
     fn buffer(&mut self) -> Vec<u8> {

@@ -1,12 +1,14 @@
 //! `RUSHMEM_TRACE`: what a traced run leaves behind, as python's parser reads it and as
 //! `rushmem-info --trace` explains it: whole, nested, with the right peers, after any end of a process.
 
+mod nvtx;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use rushmem::testing::{self, Exit, Pes};
-use rushmem::{Cmp, Launch, Pe, SignalOp, Source, World};
+use rushmem::{Asked, Cmp, Launch, Pe, SignalOp, Source, World};
 use rushmem_test_support::api_common::place::hosts;
 use rushmem_test_support::programs;
 use serde_json::Value;
@@ -199,6 +201,10 @@ fn talks(job: Pes) {
             // SAFETY: 64 values and a signal, which outlive it.
             unsafe { module.kernel("talk").unwrap().launch(Launch::new(1, 64), args) }.unwrap();
             world.synchronize().unwrap();
+            let counted = world.counters(Pe::new(1 - pe.number())).unwrap();
+            let asked = (counted.kernels.operations, counted.kernels.bytes);
+            assert_eq!(asked, if pe.number() == 0 { (3, 264) } else { (2, 8) });
+            assert!(counted.kernels.time > Duration::ZERO && counted.host == Asked::default(), "{counted:?}");
             drop((data, flags));
             world.finalize().unwrap();
         },
