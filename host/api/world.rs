@@ -332,7 +332,8 @@ pub struct Peer {
     /// Its host's name.
     pub host: String,
     /// `direct`: mapped, by loads and stores; `ucx` or `fake`: over that network;
-    /// `queue-emulated`: kernels by the queues of a software card; `none`: no way leads there.
+    /// `queue`: kernels by the queues of a network card; `queue-emulated`: of a software card; `none`: no way
+    /// leads there.
     pub transport: String,
     /// Why that transport.
     pub reason: String,

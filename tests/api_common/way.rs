@@ -19,6 +19,7 @@ pub fn way_to(me: u32, pe: u32) -> &'static str {
         // Without hosts this way leads to all PEs.
         "fake" if !divided || node(me) != node(pe) => "fake",
         "queue-emulated" if !divided || node(me) != node(pe) => "queue-emulated",
+        "queue" if !divided || node(me) != node(pe) => "queue",
         _ if node(me) == node(pe) => "direct",
         _ => "ucx",
     }

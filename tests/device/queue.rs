@@ -1,5 +1,9 @@
-//! Kernels that write a card's queues themselves, over the software card: what is particular to them. (All
-//! other tests of kernels run over it, too: `scripts/test`.)
+//! Kernels that write a card's queues themselves, over the software card, and over the way to a real one with
+//! a stand-in for its libraries (`host/runtime/tests/verbs`): what is particular to them. (All other tests of
+//! kernels run over both, too: `scripts/test`.)
+
+use std::path::Path;
+use std::process::Command;
 
 use crate::api_common::place::{self, on_gpus, pes};
 use crate::api_common::{seed, seeded};
@@ -9,8 +13,26 @@ use rushmem::ErrorCode;
 
 const QUEUE: &str = kernels!("queue.cu");
 
-fn over_queues(n: u32) -> Pes {
-    let pes = seeded(pes(n)).env("RUSHMEM_TRANSPORT", "queue-emulated").env("RUSHMEM_FAKE_DELAY", "20");
+/// The folder of the stand-in; why there is none.
+fn stand_in() -> Result<String, String> {
+    if on_gpus() {
+        return Err("kernels of GPUs reach no card in this release".to_owned());
+    }
+    let build = Path::new(env!("CARGO_MANIFEST_DIR")).join("host/runtime/tests/verbs/build");
+    let built = Command::new(build).output().expect("the tests need bash");
+    let said = String::from_utf8_lossy(&built.stdout).trim().to_owned();
+    match built.status.code() {
+        Some(0) => Ok(said),
+        Some(3) => Err(said),
+        _ => panic!("{}", String::from_utf8_lossy(&built.stderr)),
+    }
+}
+
+/// Over the software card; or over the stand-in, of that folder.
+fn over_queues(n: u32, stand_in: Option<&str>) -> Pes {
+    let way = if stand_in.is_some() { "queue" } else { "queue-emulated" };
+    let pes = seeded(pes(n)).env("RUSHMEM_TRANSPORT", way).env("RUSHMEM_FAKE_DELAY", "20");
+    let pes = pes.env("RUSHMEM_VERBS", stand_in.unwrap_or_default()).env("RUSHMEM_CARD", "");
     pes.env("RUSHMEM_PES_PER_NODE", "1").env("RUSHMEM_NODES", "").env("RUSHMEM_QUEUE_SLOTS", "64")
 }
 
@@ -23,11 +45,21 @@ fn both(test: &str, n: u32, f: impl Fn(&World, &mut Rng) + Sync) {
     if let (true, Err(why)) = (on_gpus(), &network) {
         return skip(test, why);
     }
-    over_queues(n).threads(|world| f(world, &mut Rng::new(seed())));
+    over_queues(n, None).threads(|world| f(world, &mut Rng::new(seed())));
+    let card = stand_in();
+    match &card {
+        Ok(card) => drop(over_queues(n, Some(card)).threads(|world| f(world, &mut Rng::new(seed())))),
+        Err(why) => skip(test, why),
+    }
     match network {
         Err(why) => skip(test, why),
         Ok(_) if place::in_turns(n) => skip(test, "its PEs would take turns on a GPU"),
-        Ok(_) => over_queues(n).run(|world| f(world, &mut Rng::new(seed()))),
+        Ok(_) => {
+            over_queues(n, None).run(|world| f(world, &mut Rng::new(seed())));
+            if let Ok(card) = &card {
+                over_queues(n, Some(card)).run(|world| f(world, &mut Rng::new(seed())));
+            }
+        }
     }
 }
 
@@ -92,9 +124,9 @@ fn mix(a: u64, b: u64) -> u64 {
     one(one(a) ^ b)
 }
 
-/// PE 0's launch fails, and the error says so much of it.
-fn fails(n: u32, lose: &str, kernel: &'static str, code: ErrorCode, says: &[&str]) {
-    let pes = over_queues(n).env("RUSHMEM_QUEUE_LOSE", lose).env("RUSHMEM_WAIT_TIMEOUT", "20");
+/// PE 0's launch fails, and the error says so much of it. `pes` are two.
+fn fails(pes: Pes, kernel: &'static str, code: ErrorCode, says: &[&str]) {
+    let pes = pes.env("RUSHMEM_WAIT_TIMEOUT", "20");
     pes.supervise(
         |_| {
             let world = World::init().unwrap();
@@ -144,26 +176,50 @@ fn with_network(test: &str) -> bool {
 
 #[test]
 fn a_request_that_the_card_refuses_ends_the_launch() {
-    if with_network("a_request_that_the_card_refuses_ends_the_launch") {
-        fails(
-            2,
-            "",
-            "queue_bad_key",
-            ErrorCode::Io,
-            &["PE 1", "not registered so (syndrome 0x13)", "queue_bad_key"],
-        );
+    let test = "a_request_that_the_card_refuses_ends_the_launch";
+    if with_network(test) {
+        let says = ["PE 1", "not registered so (syndrome 0x13)", "queue_bad_key"];
+        fails(over_queues(2, None), "queue_bad_key", ErrorCode::Io, &says);
+        match stand_in() {
+            Ok(card) => fails(over_queues(2, Some(&card)), "queue_bad_key", ErrorCode::Io, &says),
+            Err(why) => skip(test, why),
+        }
     }
 }
 
 #[test]
 fn a_lost_link_ends_the_job_and_says_which() {
     if with_network("a_lost_link_ends_the_job_and_says_which") {
-        fails(
-            2,
-            "30",
-            "queue_go_on",
-            ErrorCode::PeerDead,
-            &["PE 1", "does not answer (syndrome 0x15)", "queue_go_on"],
+        let pes = over_queues(2, None).env("RUSHMEM_QUEUE_LOSE", "30");
+        let says = ["PE 1", "does not answer (syndrome 0x15)", "queue_go_on"];
+        fails(pes, "queue_go_on", ErrorCode::PeerDead, &says);
+    }
+}
+
+#[test]
+fn a_start_without_such_a_card_says_what_is_missing() {
+    let test = "a_start_without_such_a_card_says_what_is_missing";
+    let folder = match stand_in() {
+        Ok(folder) => folder,
+        Err(why) => return skip(test, why),
+    };
+    for (verbs, card, says) in [
+        (folder.as_str(), "mlx5_4", "mlx5_4: opening it with DEVX failed"),
+        (
+            folder.as_str(),
+            "mlx5_3",
+            "mlx5_3, port 1: CREATE_QP for the queue to PE 2 was refused: status 0x0f",
+        ),
+        ("/nonexistent", "", "no libibverbs.so.1"),
+    ] {
+        let pes = over_queues(3, Some(verbs)).env("RUSHMEM_CARD", card);
+        pes.supervise(
+            |_| println!("FAILED {}", World::init().err().unwrap()),
+            |job: &mut Job| {
+                let said: String = job.outcomes().iter().map(|outcome| outcome.stdout.clone()).collect();
+                assert!(said.contains(says), "{said}");
+                assert!(said.contains("connecting the network cards whose queues kernels write"), "{said}");
+            },
         );
     }
 }

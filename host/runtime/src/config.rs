@@ -27,7 +27,8 @@ const DEFAULT_HEAP_MAX: u64 = 64 << 30;
 pub(crate) struct Config {
     /// The device (`RUSHMEM_DEVICE`: `auto`, `cpu`, `cuda` or `cuda:N`).
     pub(crate) device: DeviceWish,
-    /// The way to other PEs (`RUSHMEM_TRANSPORT`: `auto`, `direct`, `ucx`, `fake` or `queue-emulated`).
+    /// The way to other PEs (`RUSHMEM_TRANSPORT`: `auto`, `direct`, `ucx`, `fake`, `queue` or
+    /// `queue-emulated`).
     pub(crate) transport: TransportWish,
     /// How bulk gets into and out of the GPU memory of PEs that are not mapped (`RUSHMEM_FAR_GPU`: `auto`,
     /// `bounce` or `ucx`).
@@ -43,6 +44,10 @@ pub(crate) struct Config {
     /// After about how many requests the software card loses a link (`RUSHMEM_QUEUE_LOSE`); never, unless it
     /// is given.
     pub(crate) queue_lose: Option<u64>,
+    /// The card whose queues kernels write (`RUSHMEM_CARD`), if it is to be a certain one.
+    pub(crate) card: Option<String>,
+    /// Where `libibverbs.so.1` and `libmlx5.so.1` are (`RUSHMEM_VERBS`), if not where the system has them.
+    pub(crate) verbs: Option<PathBuf>,
     /// The fake network's seed (`RUSHMEM_FAKE_SEED`), if it is to be a certain one.
     pub(crate) fake_seed: Option<u64>,
     /// Its usual longest delay in microseconds (`RUSHMEM_FAKE_DELAY`, 100).
@@ -114,7 +119,10 @@ impl Config {
             TransportWish::Ucx => MappingWish::Refused("RUSHMEM_TRANSPORT=ucx"),
             TransportWish::Fake if self.placement.divides() => MappingWish::Wanted,
             TransportWish::Fake => MappingWish::Refused("RUSHMEM_TRANSPORT=fake"),
-            TransportWish::QueueEmulated if self.placement.divides() => MappingWish::Wanted,
+            TransportWish::QueueEmulated | TransportWish::Queue if self.placement.divides() => {
+                MappingWish::Wanted
+            }
+            TransportWish::Queue => MappingWish::Refused("RUSHMEM_TRANSPORT=queue"),
             TransportWish::QueueEmulated => MappingWish::Refused("RUSHMEM_TRANSPORT=queue-emulated"),
         }
     }
@@ -165,10 +173,11 @@ impl Config {
         let check = get("RUSHMEM_CHECK").map_or(Ok(check::Mode::OFF), |v| {
             check::Mode::from_text(&v).map_err(|text| err!(ENVIRONMENT, "{text}"))
         })?;
-        if check.is_on() && transport == TransportWish::QueueEmulated {
+        if check.is_on() && transport.has_queues() {
             return Err(err!(
                 ENVIRONMENT,
-                "RUSHMEM_CHECK does not see what a network card does: leave out RUSHMEM_TRANSPORT=queue-emulated"
+                "RUSHMEM_CHECK does not see what a network card does: leave out RUSHMEM_TRANSPORT={}",
+                TransportWish::name(transport as u32)
             ));
         }
         Ok(Config {
@@ -179,6 +188,8 @@ impl Config {
             ring_slots: get("RUSHMEM_RING_SLOTS").map_or(Ok(1024), |v| ring_slots(&v))?,
             queue_slots: get("RUSHMEM_QUEUE_SLOTS").map_or(Ok(1024), |v| queue_slots(&v))?,
             queue_lose: get("RUSHMEM_QUEUE_LOSE").map(|v| number("RUSHMEM_QUEUE_LOSE", &v)).transpose()?,
+            card: get("RUSHMEM_CARD"),
+            verbs: get("RUSHMEM_VERBS").map(PathBuf::from),
             fake_seed: get("RUSHMEM_FAKE_SEED").map(|v| number("RUSHMEM_FAKE_SEED", &v)).transpose()?,
             fake_delay: get("RUSHMEM_FAKE_DELAY").map_or(Ok(100), |v| number("RUSHMEM_FAKE_DELAY", &v))?,
             placement: Placement::parse(get("RUSHMEM_PES_PER_NODE"), get("RUSHMEM_NODES"))?,

@@ -8,9 +8,10 @@ use rushmem_bootstrap_uid::environment::detect_here;
 use crate::logging;
 
 /// Every `RUSHMEM_*` variable of the runtime, its launchers and tools. A test compares it with the sources.
-const KNOWN: [&str; 45] = [
+const KNOWN: [&str; 47] = [
     "RUSHMEM_BOOTSTRAP",
     "RUSHMEM_CACHE_DIR",
+    "RUSHMEM_CARD",
     "RUSHMEM_CHECK",
     "RUSHMEM_COLLECTIVES",
     "RUSHMEM_CPU_BLOCKS",
@@ -53,6 +54,7 @@ const KNOWN: [&str; 45] = [
     "RUSHMEM_UCX_LIB",
     "RUSHMEM_UID",
     "RUSHMEM_UID_IFNAME",
+    "RUSHMEM_VERBS",
     "RUSHMEM_WAIT_TIMEOUT",
 ];
 /// What programs that use rushmem, its own tests and its scripts may have for themselves.

@@ -142,13 +142,21 @@ fn distance(card: &[String], gpu: &[String]) -> &'static str {
 
 type DeviceList = *mut *mut c_void;
 
-/// The cards that the process could open, and whether each is an mlx5; why not, where it can open none.
-fn listed() -> Result<Vec<(String, bool)>, String> {
-    let open = |name: &str| {
-        // SAFETY: rdma-core's libraries, whose initialisers register drivers and nothing else.
-        unsafe { Library::new(name) }
-            .map_err(|e| format!("no {name} ({e}); `apt-get install ibverbs-providers`"))
+/// One of rdma-core's libraries: of `folder`, or where the system finds it.
+pub(crate) fn open(folder: Option<&Path>, name: &str) -> Result<Library, String> {
+    let file = folder.map_or_else(|| PathBuf::from(name), |folder| folder.join(name));
+    let next = if folder.is_some() {
+        "RUSHMEM_VERBS names the folder"
+    } else {
+        "`apt-get install ibverbs-providers`"
     };
+    // SAFETY: rdma-core's libraries, whose initialisers register drivers and nothing else.
+    unsafe { Library::new(file) }.map_err(|e| format!("no {name} ({e}); {next}"))
+}
+
+/// The cards that the process could open, and whether each is an mlx5; why not, where it can open none.
+fn listed(folder: Option<&Path>) -> Result<Vec<(String, bool)>, String> {
+    let open = |name: &str| open(folder, name);
     let verbs = open("libibverbs.so.1")?;
     let missing = |e| format!("libibverbs.so.1 is not rdma-core's: {e}");
     // SAFETY: the signatures of rdma-core's verbs.h, unchanged since its first version.
@@ -187,9 +195,9 @@ fn listed() -> Result<Vec<(String, bool)>, String> {
     Ok(found)
 }
 
-/// This machine's cards; why there are none.
-pub(crate) fn here() -> Result<Vec<CardFacts>, String> {
-    let listed = listed()?;
+/// This machine's cards, by the libraries in `folder` or the system's; why there are none.
+pub(crate) fn here(folder: Option<&Path>) -> Result<Vec<CardFacts>, String> {
+    let listed = listed(folder)?;
     if listed.is_empty() {
         return Err("libibverbs.so.1 lists no card".to_owned());
     }
@@ -197,13 +205,13 @@ pub(crate) fn here() -> Result<Vec<CardFacts>, String> {
 }
 
 /// Why kernels do not write a card's queues here: a line for the log.
-pub(crate) fn why_not() -> String {
-    match here() {
+pub(crate) fn why_not(folder: Option<&Path>) -> String {
+    match here(folder) {
         Err(why) => why,
         Ok(devices) => match devices.iter().find(|device| device.is_mlx5()) {
             None => format!("{}: no mlx5 card", devices[0].name),
-            // Connecting it is not written (docs/rdma.md).
-            Some(card) => format!("{} is here, and this release connects no card's queues yet", card.name),
+            // Not by default, as no card has run it (docs/rdma.md).
+            Some(card) => format!("{} is here, and RUSHMEM_TRANSPORT=queue asks for it", card.name),
         },
     }
 }
@@ -276,10 +284,10 @@ mod tests {
     /// Whatever this machine has, there is a list or a reason.
     #[test]
     fn cards_are_listed_or_a_reason_is_given() {
-        match here() {
+        match here(None) {
             Ok(devices) => assert!(devices.iter().all(|device| !device.name.is_empty())),
             Err(why) => assert!(why.contains("libibverbs"), "{why}"),
         }
-        assert!(!why_not().is_empty());
+        assert!(!why_not(None).is_empty());
     }
 }

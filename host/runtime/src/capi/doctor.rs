@@ -132,7 +132,8 @@ pub unsafe extern "C" fn rushmem_network(out: *mut rushmem_tool_t) -> i32 {
 #[no_mangle]
 pub unsafe extern "C" fn rushmem_network_card(index: usize, text: *mut *const c_char) -> i32 {
     guard(|| {
-        let found = verbs::here().map_err(|why| err!(INVALID_ARGUMENT, "{why}"))?;
+        let folder = std::env::var_os("RUSHMEM_VERBS").map(std::path::PathBuf::from);
+        let found = verbs::here(folder.as_deref()).map_err(|why| err!(INVALID_ARGUMENT, "{why}"))?;
         let card = found.get(index);
         let card =
             card.ok_or_else(|| err!(INVALID_ARGUMENT, "there are {} network cards here", found.len()))?;

@@ -26,22 +26,33 @@ pub(crate) enum TransportWish {
     Fake,
     /// The network, and for kernels queues of a software card, which they write themselves: for tests.
     QueueEmulated,
+    /// The network, and for kernels queues of an mlx5 card.
+    Queue,
 }
 
 impl TransportWish {
-    const NAMES: [(&'static str, TransportWish); 5] = [
+    const NAMES: [(&'static str, TransportWish); 6] = [
         ("auto", TransportWish::Auto),
         ("direct", TransportWish::Direct),
         ("ucx", TransportWish::Ucx),
         ("fake", TransportWish::Fake),
         ("queue-emulated", TransportWish::QueueEmulated),
+        ("queue", TransportWish::Queue),
     ];
 
     pub(crate) fn parse(text: &str) -> Result<TransportWish> {
         let known = Self::NAMES.iter().find(|(name, _)| text.trim().eq_ignore_ascii_case(name));
         known.map(|(_, wish)| *wish).ok_or_else(|| {
-            err!(ENVIRONMENT, "RUSHMEM_TRANSPORT={text}: expected auto, direct, ucx, fake or queue-emulated")
+            err!(
+                ENVIRONMENT,
+                "RUSHMEM_TRANSPORT={text}: expected auto, direct, ucx, fake, queue or queue-emulated"
+            )
         })
+    }
+
+    /// Kernels are to write queues of a card.
+    pub(crate) fn has_queues(self) -> bool {
+        matches!(self, TransportWish::Queue | TransportWish::QueueEmulated)
     }
 
     /// How the wish of that number is written.

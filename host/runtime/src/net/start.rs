@@ -25,11 +25,12 @@ use super::proxy::ring::DeviceRing;
 use super::proxy::submissions::Submissions;
 use super::queue::card::NetworkCard;
 use super::queue::emulated::SoftwareCard;
+use super::queue::mlx5::Mlx5Card;
 use super::queue::Queues;
 use super::transport::{fake, ucx, Transport};
 use super::{meeting, proxy, Far, Shared};
 use crate::config::{Config, TransportWish};
-use crate::error::{Error, Result};
+use crate::error::{err, Error, Result};
 use crate::gpu::Cuda;
 use crate::health::Health;
 use crate::kernel::service::Service;
@@ -78,11 +79,12 @@ impl Meeting {
     ) -> Result<Meeting> {
         // The fake network carries host memory between threads.
         let by_fake = cuda.is_none() && cards.iter().all(|card| card.process == cards[0].process);
-        let emulated = config.transport == TransportWish::QueueEmulated;
         let opened = match config.transport {
             // What kernels leave to the proxy, and the host's operations, go by a network of the usual kind.
-            TransportWish::QueueEmulated if by_fake => fake::Fake::new(config.fake_seed, config.fake_delay)
-                .map(|t| Box::new(t) as Box<dyn Transport>),
+            TransportWish::QueueEmulated | TransportWish::Queue if by_fake => {
+                fake::Fake::new(config.fake_seed, config.fake_delay)
+                    .map(|t| Box::new(t) as Box<dyn Transport>)
+            }
             TransportWish::Fake => fake::Fake::new(config.fake_seed, config.fake_delay)
                 .map(|t| Box::new(t) as Box<dyn Transport>),
             _ => {
@@ -102,17 +104,28 @@ impl Meeting {
             config.ring_slots
         );
         let open = || {
-            let lose = config.queue_lose;
-            let card = SoftwareCard::new(me, cuda, config.fake_seed, config.fake_delay, lose)?;
-            Queues::new(me, cards.len(), config.queue_slots, cuda, Box::new(card) as Box<dyn NetworkCard>)
+            let card: Box<dyn NetworkCard> = if config.transport == TransportWish::QueueEmulated {
+                let lose = config.queue_lose;
+                Box::new(SoftwareCard::new(me, cuda, config.fake_seed, config.fake_delay, lose)?)
+            } else if cuda.is_some() {
+                return Err(err!(
+                    ENVIRONMENT,
+                    "RUSHMEM_TRANSPORT=queue: kernels of a GPU ring no card's doorbell in this release, as its register is not \
+                     mapped for GPUs: RUSHMEM_DEVICE=cpu, or RUSHMEM_TRANSPORT=ucx, by which they go through the proxy"
+                ));
+            } else {
+                Box::new(Mlx5Card::new(me, config.verbs.as_deref(), config.card.as_deref())?)
+            };
+            Queues::new(me, cards.len(), config.queue_slots, cuda, card)
         };
-        let queues = emulated.then(|| meeting::connect_cards(open(), &**boot)).transpose()?;
+        let asked = config.transport.has_queues();
+        let queues = asked.then(|| meeting::connect_cards(open(), &**boot)).transpose()?;
         match &queues {
             Some(queues) => log::info!("{}: {}", health.who(), queues.about()),
             None if log::log_enabled!(log::Level::Info) => log::info!(
                 "{}: kernels reach far PEs by the proxy, and not by queues of a network card: {}",
                 health.who(),
-                verbs::why_not()
+                verbs::why_not(config.verbs.as_deref())
             ),
             None => {}
         }
@@ -133,7 +146,7 @@ impl Meeting {
         let Meeting { me, mut transport, queues, names, cuda, health, boot } = self;
         let (name, about) = match &queues {
             Some(queues) => {
-                ("queue-emulated", format!("{}; the rest goes by {}", queues.about(), transport.name()))
+                (queues.name(), format!("{}; the rest goes by {}", queues.about(), transport.name()))
             }
             None => (transport.name(), transport.about()),
         };

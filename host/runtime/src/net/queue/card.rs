@@ -11,27 +11,57 @@ pub(in crate::net) struct RegionKeys {
     pub(in crate::net) remote: u32,
 }
 
+/// What a card needs of the memory of its queues.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::net) struct QueueNeeds {
+    /// Slots, completions and records each begin at a multiple of this.
+    pub(in crate::net) page: usize,
+    /// Entries of a completion queue for which there is room; all but the first stay as they are.
+    pub(in crate::net) completions: usize,
+}
+
+/// All memory of a card's queues.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::net) struct QueueArea {
+    pub(in crate::net) start: *mut u8,
+    pub(in crate::net) bytes: usize,
+}
+
 /// The memory of a send queue and its collapsed completion queue.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::net) struct QueueMemory {
     /// Blocks of 64 bytes, `count` of them, a power of two.
     pub(in crate::net) slots: *mut u8,
     pub(in crate::net) count: usize,
-    /// The doorbell record: two words.
+    /// The doorbell record: two words, in a line of 128 bytes of which the rest is the card's.
     pub(in crate::net) record: *mut u32,
-    /// The doorbell register.
+    /// Memory for the doorbell register of a card that has none of its own.
     pub(in crate::net) bell: *mut u64,
-    /// The completion queue's one entry of 64 bytes.
+    /// The completion queue, of which one entry of 64 bytes is written.
     pub(in crate::net) completion: *mut u64,
 }
 
 // SAFETY: addresses of memory that the card and kernels share by protocol.
 unsafe impl Send for QueueMemory {}
 
+/// A queue that the card has taken.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::net) struct OpenQueue {
+    pub(in crate::net) number: u32,
+    /// The card's own doorbell register, where it is not [`QueueMemory::bell`].
+    pub(in crate::net) bell: Option<*mut u64>,
+}
+
 /// A card.
 pub(in crate::net) trait NetworkCard: Send {
+    /// What this way to other PEs is called: `queue-emulated`, `queue`.
+    fn name(&self) -> &'static str;
+
     /// More about it, for people.
     fn about(&self) -> String;
+
+    /// What queues of so many slots need.
+    fn needs(&self, slots: usize) -> QueueNeeds;
 
     /// What other PEs need in order to connect.
     fn address(&self) -> Vec<u8>;
@@ -39,8 +69,8 @@ pub(in crate::net) trait NetworkCard: Send {
     /// Takes the memory of the queue to each PE, where one is to lead there, and gives each a number.
     ///
     /// # Safety
-    /// The memory outlives the card.
-    unsafe fn open(&mut self, queues: Vec<Option<QueueMemory>>) -> Result<Vec<u32>>;
+    /// The memory, all of it in `area`, outlives the card.
+    unsafe fn open(&mut self, area: QueueArea, queues: Vec<Option<QueueMemory>>) -> Result<Vec<OpenQueue>>;
 
     /// Connects each queue to its PE; all PEs' cards are open.
     fn connect(&mut self, addresses: &[Vec<u8>]) -> Result<()>;

@@ -3,73 +3,32 @@
 //! memory, tells kernels where registered memory is, and looks at completions: of queues that ended kernels
 //! have left busy, which its fence and quiet wait for, and of failures.
 //!
-//! - [`card`]: what a card gives. [`emulated`] is one as a program, for tests.
-//! - [`formats`]: what the host itself reads and writes of the card's formats.
+//! - [`card`]: what a card gives. [`mlx5`] is one; [`emulated`] is one as a program, for tests.
+//! - [`layout`]: where things lie in their memory. [`formats`]: what the host itself reads and writes of the
+//!   card's formats.
 
 pub(in crate::net) mod card;
 pub(in crate::net) mod emulated;
 pub(in crate::net) mod formats;
 #[cfg(test)]
 mod formats_tests;
+mod layout;
+pub(in crate::net) mod mlx5;
 
 use std::sync::atomic::{fence, AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
 
-use rushmem_abi::device::{
-    QueueSegment, RawQueue, RawQueues, RingLine as Line, RUSHMEM_QUEUE_SEGMENTS, RUSHMEM_QUEUE_SINKS,
-    RUSHMEM_QUEUE_SINK_BYTES,
-};
+use rushmem_abi::device::{QueueSegment, RawQueue, RawQueues, RUSHMEM_QUEUE_SEGMENTS, RUSHMEM_QUEUE_SINKS};
 
-use self::card::{NetworkCard, QueueMemory, RegionKeys};
-use self::formats::{Completion, BLOCK, RECORD_SEND};
+use self::card::{NetworkCard, OpenQueue, QueueArea, QueueMemory, RegionKeys};
+use self::formats::{Completion, RECORD_SEND};
+use self::layout::{Layout, LINE, SINKS};
 use crate::error::{err, Error, Result};
 use crate::gpu::plain::Plain;
 use crate::gpu::Cuda;
 use crate::net::memory::reachable::HostMemory;
 use crate::net::transport::Memory;
 use crate::verbs::syndrome_name;
-
-const LINE: usize = size_of::<Line>();
-/// Of a queue, behind its slots: the doorbell record, the register, the completion queue.
-const EXTRAS: usize = 3 * LINE;
-/// Places for answers, and one more for probes.
-const SINKS: usize = (RUSHMEM_QUEUE_SINKS + 1) * RUSHMEM_QUEUE_SINK_BYTES;
-
-/// Where things lie in the memory that kernels, host and card share; in bytes.
-struct Layout {
-    n: usize,
-    slots: usize,
-}
-
-impl Layout {
-    fn queue(&self, pe: usize) -> usize {
-        pe * (self.slots * BLOCK + EXTRAS)
-    }
-
-    fn extra(&self, pe: usize, number: usize) -> usize {
-        self.queue(pe) + self.slots * BLOCK + number * LINE
-    }
-
-    fn sinks(&self) -> usize {
-        self.queue(self.n)
-    }
-
-    fn segments(&self) -> usize {
-        (self.sinks() + SINKS).next_multiple_of(LINE)
-    }
-
-    fn count(&self) -> usize {
-        self.segments() + RUSHMEM_QUEUE_SEGMENTS * size_of::<QueueSegment>()
-    }
-
-    fn rkeys(&self) -> usize {
-        self.count() + LINE
-    }
-
-    fn bytes(&self) -> usize {
-        self.rkeys() + RUSHMEM_QUEUE_SEGMENTS * self.n * size_of::<u32>()
-    }
-}
 
 /// What kernels alone write: in memory of the device.
 enum DeviceMemory {
@@ -92,7 +51,7 @@ pub(in crate::net) struct Queues {
     shared: HostMemory,
     device: DeviceMemory,
     layout: Layout,
-    numbers: Vec<u32>,
+    open: Vec<OpenQueue>,
     has: Vec<bool>,
     failed: Vec<bool>,
     registered: Vec<KnownPiece>,
@@ -110,11 +69,15 @@ impl Queues {
         n: usize,
         slots: usize,
         gpu: Option<&Arc<Cuda>>,
-        mut card: Box<dyn NetworkCard>,
+        card: Box<dyn NetworkCard>,
     ) -> Result<Queues> {
-        let layout = Layout { n, slots };
+        let needs = card.needs(slots);
+        let mut layout = Layout { n, slots, needs, lead: needs.page - LINE };
         let shared = HostMemory::new(gpu, layout.bytes().div_ceil(LINE))?;
+        // Dropped before `shared` where something fails.
+        let mut card = card;
         let host = shared.host().cast::<u8>();
+        layout.lead = (host as usize).next_multiple_of(needs.page) - host as usize;
         let has: Vec<bool> = (0..n).map(|pe| pe != me).collect();
         // SAFETY: within the memory.
         let at = |offset: usize| unsafe { host.add(offset) };
@@ -122,17 +85,18 @@ impl Queues {
             has[pe].then(|| QueueMemory {
                 slots: at(layout.queue(pe)),
                 count: slots,
-                record: at(layout.extra(pe, 0)).cast(),
-                bell: at(layout.extra(pe, 1)).cast(),
-                completion: at(layout.extra(pe, 2)).cast(),
+                record: at(layout.record(pe)).cast(),
+                bell: at(layout.record(pe) + LINE).cast(),
+                completion: at(layout.completion(pe)).cast(),
             })
         };
         for memory in (0..n).filter_map(memory) {
             // SAFETY: the entry's last word; nobody else knows the memory yet.
             unsafe { memory.completion.add(7).write(u64::from(formats::NONE_YET) << 60) };
         }
+        let area = QueueArea { start: at(layout.lead), bytes: layout.sinks() - layout.lead };
         // SAFETY: `shared` is dropped after the card.
-        let numbers = unsafe { card.open((0..n).map(memory).collect()) }?;
+        let open = unsafe { card.open(area, (0..n).map(memory).collect()) }?;
         let sinks = Memory { address: at(layout.sinks()) as usize, bytes: SINKS, gpu: false, single: true };
         // SAFETY: `shared` is dropped after the card, and stays until then.
         let sink_keys = unsafe { card.register(sinks, sinks.address as u64) }?;
@@ -149,12 +113,13 @@ impl Queues {
             for pe in (0..n).filter(|pe| has[*pe]) {
                 let queue = RawQueue {
                     slots: there(layout.queue(pe)),
-                    record: there(layout.extra(pe, 0)),
-                    bell: there(layout.extra(pe, 1)),
-                    completion: there(layout.extra(pe, 2)),
+                    record: there(layout.record(pe)),
+                    // A card's own register is at one address for the host and for kernels on the CPU.
+                    bell: open[pe].bell.map_or(there(layout.record(pe) + LINE), |bell| bell as u64),
+                    completion: there(layout.completion(pe)),
                     stamps: device + (stamps_at + pe * slots * size_of::<u32>()) as u64,
                     mask: slots as u32 - 1,
-                    number: numbers[pe],
+                    number: open[pe].number,
                     ..RawQueue::NONE
                 };
                 // SAFETY: plain words, within the vector.
@@ -204,7 +169,7 @@ impl Queues {
             shared,
             device,
             layout,
-            numbers,
+            open,
             failed: vec![false; n],
             has,
             registered: Vec::new(),
@@ -215,6 +180,11 @@ impl Queues {
     /// The process ends.
     pub(in crate::net) fn halt(&self) {
         self.card.halt();
+    }
+
+    /// What this way is called.
+    pub(in crate::net) fn name(&self) -> &'static str {
+        self.card.name()
     }
 
     /// The card, for people.
@@ -239,7 +209,7 @@ impl Queues {
     }
 
     fn busy_at(&self) -> usize {
-        let Layout { n, slots } = self.layout;
+        let Layout { n, slots, .. } = self.layout;
         (n * size_of::<RawQueue>() + n * slots * size_of::<u32>()).next_multiple_of(LINE)
     }
 
@@ -323,23 +293,37 @@ impl Queues {
 
     // ---- requests under way ----
 
-    fn word(&self, pe: usize, extra: usize, number: usize) -> &AtomicU64 {
-        // SAFETY: a word of the queue's, atomic to all.
+    /// Word `number` of what lies at that offset.
+    fn word(&self, offset: usize, number: usize) -> &AtomicU64 {
+        // SAFETY: a word of a queue's, atomic to all.
         unsafe {
-            let at = self.shared.host().cast::<u8>().add(self.layout.extra(pe, extra)).cast::<u64>();
+            let at = self.shared.host().cast::<u8>().add(offset).cast::<u64>();
             AtomicU64::from_ptr(at.add(number))
         }
     }
 
+    fn record(&self, pe: usize) -> &AtomicU64 {
+        self.word(self.layout.record(pe), 0)
+    }
+
+    fn bell(&self, pe: usize) -> &AtomicU64 {
+        let own = |bell: *mut u64| {
+            // SAFETY: the card's register, which is there as long as the card.
+            unsafe { AtomicU64::from_ptr(bell) }
+        };
+        self.open[pe].bell.map_or_else(|| self.word(self.layout.record(pe) + LINE, 0), own)
+    }
+
     fn completion(&self, pe: usize) -> Completion {
-        let last = self.word(pe, 2, 7).load(Ordering::Acquire);
-        Completion::read(self.word(pe, 2, 6).load(Ordering::Relaxed), last)
+        let at = self.layout.completion(pe);
+        let last = self.word(at, 7).load(Ordering::Acquire);
+        Completion::read(self.word(at, 6).load(Ordering::Relaxed), last)
     }
 
     /// The lowest 16 bits of how many requests the card knows of.
     fn rung(&self, pe: usize) -> u16 {
         const { assert!(RECORD_SEND == 1) };
-        let record = self.word(pe, 0, 0).load(Ordering::Acquire);
+        let record = self.record(pe).load(Ordering::Acquire);
         u32::from_be((record >> 32) as u32) as u16
     }
 
@@ -407,16 +391,16 @@ impl Queues {
                         (queue.slots as *mut [u64; 8])
                             .add(slot)
                             .cast::<[u64; 2]>()
-                            .write(formats::nop(index as u16, self.numbers[pe]));
+                            .write(formats::nop(index as u16, self.open[pe].number));
                         stamp.write((index + 1) as u32);
                     }
                 }
             }
             fence(Ordering::Release);
             let record = u64::from((queue.tail as u32 & 0xffff).to_be()) << 32;
-            self.word(pe, 0, 0).store(record, Ordering::Release);
-            let bell = formats::bell((queue.tail - 1) as u16, self.numbers[pe]);
-            self.word(pe, 1, 0).store(bell, Ordering::Release);
+            self.record(pe).store(record, Ordering::Release);
+            let bell = formats::bell((queue.tail - 1) as u16, self.open[pe].number);
+            self.bell(pe).store(bell, Ordering::Release);
             queue.rung = queue.tail;
         }
         let idle = self.busy().is_empty();

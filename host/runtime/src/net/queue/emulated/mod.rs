@@ -24,11 +24,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use rushmem_abi::device::RingLine;
+
 use self::chance::Chance;
 use self::memory::Regions;
 use self::packets::Link;
 use self::pair::{Pair, Rest};
-use super::card::{NetworkCard, QueueMemory, RegionKeys};
+use super::card::{NetworkCard, OpenQueue, QueueArea, QueueMemory, QueueNeeds, RegionKeys};
 use crate::error::{err, Error, Result};
 use crate::gpu::Cuda;
 use crate::net::transport::Memory;
@@ -111,6 +113,14 @@ impl SoftwareCard {
 }
 
 impl NetworkCard for SoftwareCard {
+    fn name(&self) -> &'static str {
+        "queue-emulated"
+    }
+
+    fn needs(&self, _slots: usize) -> QueueNeeds {
+        QueueNeeds { page: size_of::<RingLine>(), completions: 1 }
+    }
+
     fn about(&self) -> String {
         "kernels write requests to a software card, which delays and reorders".into()
     }
@@ -119,17 +129,17 @@ impl NetworkCard for SoftwareCard {
         [self.name, self.secret].concat()
     }
 
-    unsafe fn open(&mut self, queues: Vec<Option<QueueMemory>>) -> Result<Vec<u32>> {
+    unsafe fn open(&mut self, _area: QueueArea, queues: Vec<Option<QueueMemory>>) -> Result<Vec<OpenQueue>> {
         let mut inside = lock(&self.inside);
-        let mut numbers = Vec::with_capacity(queues.len());
+        let mut open = Vec::with_capacity(queues.len());
         for (pe, memory) in queues.into_iter().enumerate() {
             // 24 bits; none is 0.
             let number = (inside.rest.chance.number() as u32 & 0xff_ffff).max(1);
             let left = self.lose.map(|about| about.max(1) + inside.rest.chance.number() % about.max(1));
             inside.pairs.push(memory.map(|memory| Pair::new(memory, number, pe, left)));
-            numbers.push(number);
+            open.push(OpenQueue { number, bell: None });
         }
-        Ok(numbers)
+        Ok(open)
     }
 
     fn connect(&mut self, addresses: &[Vec<u8>]) -> Result<()> {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::SoftwareCard;
-use crate::net::queue::card::{NetworkCard, QueueMemory, RegionKeys};
+use crate::net::queue::card::{NetworkCard, QueueArea, QueueMemory, RegionKeys};
 use crate::net::transport::Memory;
 
 const SLOTS: usize = 64;
@@ -70,9 +70,11 @@ impl Rig {
             let queues = (0..2).map(|pe| (pe != me).then_some(memory)).collect();
             let address = end.data.as_mut_ptr() as usize;
             let memory = Memory { address, bytes: BYTES, gpu: false, single: true };
+            let area = QueueArea { start: at.cast(), bytes: size_of::<Shared>() };
             // SAFETY: the memory outlives the card.
             (end.number, end.keys) = unsafe {
-                (end.card.open(queues).unwrap()[1 - me], end.card.register(memory, NAMED).unwrap())
+                let open = end.card.open(area, queues).unwrap();
+                (open[1 - me].number, end.card.register(memory, NAMED).unwrap())
             };
             end
         });

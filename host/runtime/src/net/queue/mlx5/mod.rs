@@ -1,0 +1,196 @@
+//! An mlx5 card (ConnectX): opened through rdma-core's libraries, with queues in memory of ours that DEVX
+//! commands tell its firmware of, as verbs have no collapsed completion queues. docs/rdma.md says what has
+//! run on it.
+//!
+//! - [`library`]: what is called of `libibverbs` and `libmlx5`. [`commands`]: the firmware's commands.
+//! - [`device`]: the opened card. [`pair`]: a queue to a PE.
+
+mod commands;
+#[cfg(test)]
+mod commands_tests;
+mod device;
+mod library;
+mod pair;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::path::Path as FilePath;
+use std::sync::Arc;
+
+use self::device::{Address, OpenCard, Wish};
+use self::library::MemoryRegion;
+use self::pair::{CardPair, QueuePlace, Umem};
+use super::card::{NetworkCard, OpenQueue, QueueArea, QueueMemory, QueueNeeds, RegionKeys};
+use crate::error::{err, Result};
+use crate::net::transport::Memory;
+use crate::topology::card::random;
+
+/// The card counts memory in pages of this size.
+const PAGE: usize = 4096;
+/// Of an address: the format's version, kind of link, RoCE version, MTU, LID, GID.
+const HEAD: usize = 22;
+/// Of an address, for each PE: the number of the pair that leads there, and its first packet's number.
+const EACH: usize = 8;
+const VERSION: u8 = 1;
+/// `IBV_ACCESS_LOCAL_WRITE`, `REMOTE_WRITE` and `REMOTE_READ`. Not `RELAXED_ORDERING`: the order that
+/// `impl/net/queue.h` argues rests on WRITEs that arrive in order.
+const ACCESS: u32 = 1 | 2 | 4;
+
+/// Memory that requests may name.
+struct RegisteredMemory {
+    device: Arc<OpenCard>,
+    region: *mut MemoryRegion,
+}
+
+// SAFETY: a handle that any thread may use.
+unsafe impl Send for RegisteredMemory {}
+
+impl Drop for RegisteredMemory {
+    fn drop(&mut self) {
+        // SAFETY: the region that was made.
+        if unsafe { (self.device.verbs.ibv_dereg_mr)(self.region) } != 0 {
+            let why = std::io::Error::last_os_error();
+            log::warn!("{}: memory is still registered: {why}", self.device.who());
+        }
+    }
+}
+
+/// The card of one PE.
+pub(in crate::net) struct Mlx5Card {
+    me: usize,
+    // In the order in which they go.
+    pairs: Vec<Option<CardPair>>,
+    umem: Option<Umem>,
+    registered: HashMap<u32, RegisteredMemory>,
+    device: Arc<OpenCard>,
+    /// The first number of packets to each PE.
+    psns: Vec<u32>,
+}
+
+impl Mlx5Card {
+    /// Opens the card that `wish` names (`RUSHMEM_CARD`), else the first with an active port; by the
+    /// libraries in `folder` (`RUSHMEM_VERBS`), or where the system finds them.
+    pub(in crate::net) fn new(me: usize, folder: Option<&FilePath>, wish: Option<&str>) -> Result<Mlx5Card> {
+        let wish = wish.map(Wish::parse).transpose()?;
+        let device = Arc::new(OpenCard::open(folder, wish.as_ref())?);
+        let (pairs, psns) = (Vec::new(), Vec::new());
+        Ok(Mlx5Card { me, pairs, umem: None, registered: HashMap::new(), device, psns })
+    }
+}
+
+/// What a PE's address says of its card and of its pair for PE `me`.
+fn read(address: &[u8], pe: usize, me: usize) -> Result<(Address, u32, u32)> {
+    let pair = HEAD + me * EACH;
+    if address.len() < pair + EACH || address[0] != VERSION {
+        return Err(err!(
+            MISMATCH,
+            "the card's address of PE {pe} has {} bytes, which this PE cannot read: both need one version of rushmem",
+            address.len()
+        ));
+    }
+    let word = |at: usize| u32::from_le_bytes(address[at..at + 4].try_into().expect("four bytes"));
+    let card = Address {
+        ethernet: address[1] != 0,
+        v2: address[2] != 0,
+        mtu: address[3],
+        lid: u16::from_le_bytes([address[4], address[5]]),
+        gid: address[6..HEAD].try_into().expect("sixteen bytes"),
+    };
+    Ok((card, word(pair), word(pair + 4)))
+}
+
+impl NetworkCard for Mlx5Card {
+    fn name(&self) -> &'static str {
+        "queue"
+    }
+
+    fn about(&self) -> String {
+        let kind = if self.device.address.ethernet { "Ethernet" } else { "InfiniBand" };
+        format!("kernels write requests to {} ({kind})", self.device.who())
+    }
+
+    fn needs(&self, slots: usize) -> QueueNeeds {
+        QueueNeeds { page: PAGE, completions: slots }
+    }
+
+    fn address(&self) -> Vec<u8> {
+        let Address { ethernet, v2, mtu, lid, gid } = self.device.address;
+        let mut address = vec![VERSION, ethernet.into(), v2.into(), mtu];
+        address.extend_from_slice(&lid.to_le_bytes());
+        address.extend_from_slice(&gid);
+        for (pair, psn) in self.pairs.iter().zip(&self.psns) {
+            address.extend_from_slice(&pair.as_ref().map_or(0, |pair| pair.number).to_le_bytes());
+            address.extend_from_slice(&psn.to_le_bytes());
+        }
+        address
+    }
+
+    unsafe fn open(&mut self, area: QueueArea, queues: Vec<Option<QueueMemory>>) -> Result<Vec<OpenQueue>> {
+        // SAFETY: the caller's memory outlives the card, and so this.
+        let umem = unsafe { Umem::new(&self.device, area.start, area.bytes) }?;
+        // Kept from here on, so that it goes after the pairs where one of them is refused.
+        let umem = &*self.umem.insert(umem);
+        let mut open = Vec::with_capacity(queues.len());
+        for (pe, memory) in queues.into_iter().enumerate() {
+            self.psns.push(u32::from_le_bytes(random()?) & 0xff_ffff);
+            let pair = memory.map(|QueueMemory { slots, count, record, completion, .. }| {
+                // The line of the record has room for the completion queue's, too.
+                let cq_record = record.wrapping_add(16);
+                CardPair::new(
+                    umem,
+                    &QueuePlace { slots, count, completions: completion, record, cq_record },
+                    pe,
+                )
+            });
+            let pair = pair.transpose()?;
+            open.push(OpenQueue {
+                number: pair.as_ref().map_or(0, |pair| pair.number),
+                bell: pair.as_ref().map(CardPair::register),
+            });
+            self.pairs.push(pair);
+        }
+        Ok(open)
+    }
+
+    fn connect(&mut self, addresses: &[Vec<u8>]) -> Result<()> {
+        for (pe, address) in addresses.iter().enumerate() {
+            let Some(Some(pair)) = self.pairs.get(pe) else { continue };
+            let (peer, number, psn) = read(address, pe, self.me)?;
+            let mtu = peer.mtu.min(self.device.address.mtu);
+            let path = self.device.path_to(&peer);
+            path.and_then(|path| pair.connect(&path, mtu, number, [self.psns[pe], psn]))
+                .map_err(|e| e.context(format_args!("PE {pe}")))?;
+        }
+        Ok(())
+    }
+
+    unsafe fn register(&mut self, memory: Memory, named: u64) -> Result<RegionKeys> {
+        if memory.gpu {
+            return Err(err!(
+                ENVIRONMENT,
+                "{}: this release registers no GPU memory with a card: RUSHMEM_DEVICE=cpu, or leave out RUSHMEM_TRANSPORT=queue",
+                self.device.who()
+            ));
+        }
+        let OpenCard { verbs, pd, .. } = &*self.device;
+        // SAFETY: the caller's memory stays until it is forgotten.
+        let region =
+            unsafe { (verbs.ibv_reg_mr_iova2)(*pd, memory.address as *mut _, memory.bytes, named, ACCESS) };
+        if region.is_null() {
+            let what = format!("registering {} bytes at {:#x}", memory.bytes, memory.address);
+            return Err(self.device.failed(&what, "ulimit -l must let the symmetric heap be pinned"));
+        }
+        // SAFETY: the region that was made.
+        let keys = unsafe { RegionKeys { local: (*region).lkey, remote: (*region).rkey } };
+        self.registered.insert(keys.local, RegisteredMemory { device: Arc::clone(&self.device), region });
+        Ok(keys)
+    }
+
+    fn forget(&mut self, keys: RegionKeys) {
+        self.registered.remove(&keys.local);
+    }
+
+    // It has no threads: the kernel closes the device.
+    fn halt(&self) {}
+}

@@ -1,0 +1,274 @@
+//! The card's path over the stand-in (`host/runtime/tests/verbs`), which checks each call and command: cards
+//! that can be opened and cards that cannot, all that is made and freed, and refusals.
+
+use std::path::{Path as FilePath, PathBuf};
+use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::commands::{self, Path, QueueParts};
+use super::device::{Address, OpenCard, Wish};
+use super::Mlx5Card;
+use crate::net::queue::card::NetworkCard;
+use crate::net::queue::Queues;
+use crate::net::transport::Memory;
+
+/// The stand-in counts for the whole process, so that one test at a time uses it.
+struct StandIn {
+    folder: PathBuf,
+    library: libloading::Library,
+    _alone: MutexGuard<'static, ()>,
+}
+
+fn stand_in(test: &str) -> Option<StandIn> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let build = FilePath::new(env!("CARGO_MANIFEST_DIR")).join("tests/verbs/build");
+    let built = Command::new(build).output().expect("the tests need bash");
+    let said = String::from_utf8_lossy(&built.stdout).trim().to_owned();
+    if built.status.code() == Some(3) {
+        eprintln!("SKIP {test}: {said}");
+        return None;
+    }
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    let folder = PathBuf::from(said);
+    // SAFETY: the stand-in, whose initialisers do nothing.
+    let library = unsafe { libloading::Library::new(folder.join("libibverbs.so.1")) }.unwrap();
+    let stand_in = StandIn { folder, library, _alone: alone };
+    stand_in.told();
+    Some(stand_in)
+}
+
+impl StandIn {
+    /// What was wrong since the last call.
+    fn told(&self) -> String {
+        let mut text = vec![0u8; 1 << 16];
+        // SAFETY: its signature; writes no more than it is given room for.
+        let n = unsafe {
+            let told = self.library.get::<unsafe extern "C" fn(*mut u8, usize) -> usize>(b"stand_in_told\0");
+            told.unwrap()(text.as_mut_ptr(), text.len())
+        };
+        String::from_utf8_lossy(&text[..n]).into_owned()
+    }
+
+    fn objects(&self) -> usize {
+        // SAFETY: its signature.
+        unsafe { self.library.get::<unsafe extern "C" fn() -> usize>(b"stand_in_objects\0").unwrap()() }
+    }
+
+    fn device(&self, name: &str) -> OpenCard {
+        OpenCard::open(Some(&self.folder), Some(&Wish::parse(name).unwrap())).unwrap()
+    }
+
+    fn card(&self, me: usize, name: Option<&str>) -> crate::error::Result<Mlx5Card> {
+        Mlx5Card::new(me, Some(&self.folder), name)
+    }
+}
+
+#[test]
+fn wishes_name_a_card_a_port_and_a_gid() {
+    for text in ["mlx5_0", " mlx5_0:1", "mlx5_0:1:3"] {
+        Wish::parse(text).unwrap();
+    }
+    for text in ["", ":1", "mlx5_0:0", "mlx5_0:x", "mlx5_0:1:256", "mlx5_0:1:3:4"] {
+        let error = Wish::parse(text).unwrap_err().message;
+        assert!(error.contains(&format!("RUSHMEM_CARD={text}")), "{error}");
+    }
+}
+
+#[test]
+fn the_first_card_that_kernels_could_write_is_opened() {
+    let Some(stand_in) = stand_in("the_first_card_that_kernels_could_write_is_opened") else { return };
+    let card = stand_in.card(0, None).unwrap();
+    // Neither the card that is none of these, nor the port that is down; and its routed address.
+    assert_eq!(card.about(), "kernels write requests to mlx5_1, port 2 (Ethernet)");
+    assert_eq!((card.device.address.v2, card.device.address.gid[0]), (true, 0x20));
+    let card = stand_in.card(0, Some("mlx5_2")).unwrap();
+    assert_eq!(card.about(), "kernels write requests to mlx5_2, port 1 (InfiniBand)");
+    assert_eq!(stand_in.told(), "");
+}
+
+#[test]
+fn cards_that_cannot_be_opened_say_why() {
+    let Some(stand_in) = stand_in("cards_that_cannot_be_opened_say_why") else { return };
+    for (wish, why) in [
+        ("qedr0", "qedr0 is no mlx5 card"),
+        ("mlx5_0", "mlx5_0: port 1 is not active (state 1), there is no port 2"),
+        ("mlx5_1:1", "mlx5_1: port 1 is not active"),
+        ("mlx5_1:3", "mlx5_1: there is no port 3"),
+        ("mlx5_1:2:5", "port 2 has no GID that is set"),
+        ("mlx5_4", "opening it with DEVX failed: Operation not supported"),
+        ("mlx5_9", "mlx5_1 is not asked for"),
+    ] {
+        let error = stand_in.card(0, Some(wish)).err().unwrap().message;
+        assert!(error.contains(why) && error.contains("rushmem-info lists the cards"), "{wish}: {error}");
+    }
+    let error = Mlx5Card::new(0, Some(FilePath::new("/nonexistent")), None).err().unwrap().message;
+    assert!(error.contains("no libibverbs.so.1") && error.contains("RUSHMEM_VERBS"), "{error}");
+}
+
+/// Two PEs of one process.
+fn connected(stand_in: &StandIn, name: &str, slots: usize) -> [Queues; 2] {
+    let mut both = [0, 1].map(|me| {
+        let card = Box::new(stand_in.card(me, Some(name)).unwrap());
+        Queues::new(me, 2, slots, None, card).unwrap()
+    });
+    let addresses: Vec<Vec<u8>> = both.iter().map(Queues::card_address).collect();
+    both.iter_mut().for_each(|queues| queues.connect(&addresses).unwrap());
+    both
+}
+
+#[test]
+fn queues_are_made_connected_and_freed_in_order() {
+    let Some(stand_in) = stand_in("queues_are_made_connected_and_freed_in_order") else { return };
+    // Ethernet by both versions, InfiniBand; the fewest and the most slots.
+    for (name, slots) in [("mlx5_1", 64), ("mlx5_1", 16384), ("mlx5_2", 1024), ("mlx5_5", 64)] {
+        let mut both = connected(&stand_in, name, slots);
+        assert_eq!(stand_in.objects(), 4, "a completion queue and a pair each");
+        let pages = vec![0u8; 3 * 4096];
+        let address = (pages.as_ptr() as usize).next_multiple_of(4096);
+        let memory = Memory { address, bytes: 4096, gpu: false, single: true };
+        // SAFETY: the memory outlives the queues.
+        unsafe { both[0].register(1, 1 << 20, memory) }.unwrap();
+        both[0].forget(1);
+        // SAFETY: as above; this one stays registered to the end.
+        unsafe { both[1].register(2, 1 << 21, memory) }.unwrap();
+        drop(both);
+        assert_eq!((stand_in.objects(), stand_in.told()), (0, String::new()), "{name}");
+    }
+}
+
+#[test]
+fn what_a_firmware_refuses_is_told_with_what_to_do() {
+    let Some(stand_in) = stand_in("what_a_firmware_refuses_is_told_with_what_to_do") else { return };
+    // One pair is all that it has.
+    let card = Box::new(stand_in.card(0, Some("mlx5_3")).unwrap());
+    let error = Queues::new(0, 3, 64, None, card).err().unwrap().message;
+    assert!(
+        error.contains(
+            "mlx5_3, port 1: CREATE_QP for the queue to PE 2 was refused: status 0x0f, syndrome 0x00000225: \
+             the device has no more of it; fewer PEs for each device"
+        ),
+        "{error}"
+    );
+    // What was made before is freed in order.
+    assert_eq!(stand_in.objects(), 0);
+    assert_eq!(stand_in.told(), "CREATE_QP: this firmware has no more pairs\n");
+}
+
+#[test]
+fn ends_that_do_not_fit_say_so() {
+    let Some(stand_in) = stand_in("ends_that_do_not_fit_say_so") else { return };
+    let (ethernet, infiniband) = (stand_in.device("mlx5_1"), stand_in.device("mlx5_2"));
+    let fails = |device: &OpenCard, peer: &Address, why: &str| {
+        let error = device.path_to(peer).unwrap_err().message;
+        assert!(error.contains(why) && error.contains(&device.who()), "{error}");
+    };
+    fails(&ethernet, &infiniband.address, "it is Ethernet, and the peer's card is InfiniBand");
+    fails(&ethernet, &stand_in.device("mlx5_5").address, "RoCE v2");
+    let mut other = infiniband.address;
+    other.gid[7] ^= 1;
+    fails(&infiniband, &other, "another InfiniBand subnet");
+    let nowhere = Address { gid: [0; 16], ..ethernet.address };
+    fails(&ethernet, &nowhere, "finding the way to the peer's address failed");
+    // An address of another version.
+    let mut card = connected(&stand_in, "mlx5_1", 64);
+    let error = card[0].connect(&[vec![], vec![9; 60]]).unwrap_err().message;
+    assert!(error.contains("both need one version"), "{error}");
+    drop(card);
+    stand_in.told();
+}
+
+#[test]
+fn memory_that_cannot_be_registered_is_an_error() {
+    let Some(stand_in) = stand_in("memory_that_cannot_be_registered_is_an_error") else { return };
+    let mut card = stand_in.card(0, None).unwrap();
+    let memory = |address: usize, gpu: bool| Memory { address, bytes: 4096, gpu, single: true };
+    // SAFETY: nothing is registered.
+    let error = unsafe { card.register(memory(4096, false), 0) }.unwrap_err().message;
+    assert!(
+        error.contains("mlx5_1, port 2: registering 4096 bytes at 0x1000 failed")
+            && error.contains("ulimit -l"),
+        "{error}"
+    );
+    // SAFETY: nothing is registered.
+    let error = unsafe { card.register(memory(4096, true), 0) }.unwrap_err().message;
+    assert!(error.contains("no GPU memory"), "{error}");
+    drop(card);
+    assert!(stand_in.told().contains("not mapped"));
+}
+
+/// Each of these the firmware would refuse: with which status, and what the stand-in says was wrong.
+#[test]
+fn wrong_commands_are_refused_precisely() {
+    let Some(stand_in) = stand_in("wrong_commands_are_refused_precisely") else { return };
+    let device = std::sync::Arc::new(stand_in.device("mlx5_1"));
+    let mut pages = vec![0u8; 16 * 4096];
+    let start = (pages.as_mut_ptr() as usize).next_multiple_of(4096) as *mut u8;
+    // SAFETY: the memory outlives it, and has more than twelve pages behind its first.
+    let umem = unsafe { super::pair::Umem::new(&device, start, 12 * 4096) }.unwrap();
+    // SAFETY: an open device; the register is freed below.
+    let uar = unsafe { (device.verbs.mlx5dv_devx_alloc_uar)(device.context, 1) };
+    let right = QueueParts {
+        umem: umem.number(),
+        slots: 0,
+        log_slots: 6,
+        completions: 4096,
+        record: 8192,
+        cq_record: 8192 + 64,
+        // SAFETY: the register that was allocated.
+        uar: unsafe { (*uar).page },
+    };
+    let refused = |command: &commands::Command, status: &str, why: &str| {
+        let error = device.create(command, "a test").unwrap_err().message;
+        let told = stand_in.told();
+        assert!(error.contains(status) && error.contains("mlx5_1, port 2: CREATE"), "{error}");
+        assert!(told.contains(why), "{told:?} does not say {why:?}");
+    };
+    let eq = device.eq;
+    let cq = |parts: QueueParts| commands::create_cq(&parts, eq);
+    refused(&cq(QueueParts { umem: 1, ..right }), "status 0x05", "its memory is none that was registered");
+    refused(&cq(QueueParts { completions: 64, ..right }), "status 0x03", "in the middle of a page");
+    refused(&cq(QueueParts { log_slots: 10, ..right }), "status 0x03", "reaches past");
+    refused(&cq(QueueParts { cq_record: 8196, ..right }), "status 0x03", "not aligned");
+    refused(&cq(QueueParts { cq_record: 12 * 4096, ..right }), "status 0x03", "not within the memory");
+    refused(&cq(QueueParts { uar: 7, ..right }), "status 0x05", "page 7 is no register's");
+    refused(&commands::create_cq(&right, 6), "status 0x05", "queue of events 6");
+    let mut stray = cq(right);
+    stray.bytes[100] = 1;
+    refused(&stray, "status 0x03", "bit 807 is set");
+    refused(&commands::create_qp(&right, device.pdn, 3), "status 0x05", "completion queues 3 and 3");
+
+    let (queue, number) = device.create(&cq(right), "a test").unwrap();
+    refused(&commands::create_qp(&right, 0x99, number), "status 0x05", "protection domain 153");
+    let qp = commands::create_qp(&right, device.pdn, number);
+    let (pair, number) = device.create(&qp, "a test").unwrap();
+    let refused = |command: &commands::Command, status: &str, why: &str| {
+        // SAFETY: the pair that was made.
+        let error = unsafe { device.modify(pair, command, "a test") }.unwrap_err().message;
+        let told = stand_in.told();
+        assert!(error.contains(status) && error.contains(command.name), "{error}");
+        assert!(told.contains(why), "{told:?} does not say {why:?}");
+    };
+    let path = device.path_to(&device.address).unwrap();
+    refused(&commands::rts(number, 1), "status 0x10", "is in state 0, not 2");
+    refused(&commands::init(number + 1, 2), "status 0x05", "not the one that is to change");
+    refused(&commands::init(number, 1), "status 0x03", "port 1 is not active");
+    // SAFETY: the pair that was made.
+    unsafe { device.modify(pair, &commands::init(number, 2), "a test") }.unwrap();
+    refused(&commands::rtr(number, 2, 5, &path, number, 1), "status 0x03", "MTU 5 is more than the port's");
+    refused(&commands::rtr(number, 2, 3, &path, 0, 1), "status 0x03", "no pair of the peer's");
+    refused(&commands::rtr(number, 2, 3, &Path::Lid(7), number, 1), "status 0x03", "without a GID");
+    let Path::Ethernet { gid, mut mac, source, v2 } = path else { panic!("{path:?}") };
+    mac[5] ^= 1;
+    let wrong = Path::Ethernet { gid, mac, source, v2 };
+    refused(&commands::rtr(number, 2, 3, &wrong, number, 1), "status 0x03", "a MAC that is not that GID's");
+    // SAFETY: objects that were made here, the pair before its completion queue.
+    unsafe {
+        assert_ne!((device.verbs.mlx5dv_devx_obj_destroy)(queue), 0, "a pair uses it");
+        assert_eq!((device.verbs.mlx5dv_devx_obj_destroy)(pair), 0);
+        assert_eq!((device.verbs.mlx5dv_devx_obj_destroy)(queue), 0);
+        (device.verbs.mlx5dv_devx_free_uar)(uar);
+    }
+    drop(umem);
+    assert_eq!(stand_in.told(), "a completion queue is destroyed that a pair uses\n");
+}
