@@ -1,5 +1,5 @@
-/* Values in the generated functions of OpenSHMEM and NVSHMEM: what a call writes as an expression, and the bits
- * of any type as a word. */
+/* Values in the generated functions of OpenSHMEM and NVSHMEM: what a call writes as an expression, and the
+ * bits of any type as a word. */
 #ifndef RUSHMEM_COMPAT_VALUES_H
 #define RUSHMEM_COMPAT_VALUES_H
 

@@ -1,5 +1,5 @@
-//! How what comes in becomes a seed of the fuzz targets. Below every parser, as [`fuzzing`](crate::fuzzing) is
-//! above them; in the same builds. With `RUSHMEM_FUZZ_RECORD=dir` seeds are kept there, few of each shape:
+//! How what comes in becomes a seed of the fuzz targets. Below every parser, as [`fuzzing`](crate::fuzzing)
+//! is above them; in the same builds. With `RUSHMEM_FUZZ_RECORD=dir` seeds are kept there, few of each shape:
 //! `scripts/fuzz-seeds`.
 
 use std::path::PathBuf;

@@ -23,7 +23,7 @@ void tell(uint32_t code, const std::string &text) {
   fprintf(stderr, "the stand-in card: %s (%#x)\n", text.c_str(), code);
 }
 
-/* For tests: all that was told so far, a line each, which is forgotten then. */
+/* For tests: all that was said so far, a line each, which is forgotten then. */
 extern "C" size_t stand_in_told(char *out, size_t room) {
   std::lock_guard<std::mutex> hold(everything);
   std::string all;

@@ -1,5 +1,5 @@
 //! Commands to the card's firmware ("Mellanox Adapters Programmer's Reference Manual"; Linux has their
-//! layouts as `include/linux/mlx5/mlx5_ifc.h`, with which a test compares these where a machine has it):
+//! layouts in its mlx5_ifc.h, with which a test compares these where a machine has it):
 //! what a completion queue and a queue pair are made of, and how a pair gets from state to state.
 //!
 //! All numbers are big-endian; places are counted in bits, from the highest bit of the first byte.
@@ -88,7 +88,7 @@ const NO_RECEIVES: u64 = 3;
 const LOG_MESSAGE: u64 = 30;
 /// READs under way at a time, 2^4, which all cards have.
 const LOG_READS: u64 = 4;
-/// 4.096 us * 2^18: a second without an acknowledgement, seven times. A peer's death is told sooner by other
+/// 4.096 us * 2^18: a second without an acknowledgement, seven times. A peer's death is reported sooner by other
 /// ways; this is for a link that is gone.
 const TIMEOUT: u64 = 18;
 const RETRIES: u64 = 7;

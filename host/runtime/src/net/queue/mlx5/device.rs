@@ -76,7 +76,7 @@ pub(super) struct OpenCard {
 
 // SAFETY: rdma-core's objects may be used by any thread.
 unsafe impl Send for OpenCard {}
-// SAFETY: as above: its calls lock what they share.
+// SAFETY: rdma-core's calls lock what they share.
 unsafe impl Sync for OpenCard {}
 
 /// The system's reason for the last failure.
@@ -212,8 +212,8 @@ impl OpenCard {
         Err(err!(ENVIRONMENT, "{}: {}", self.name, said.join(", ")))
     }
 
-    /// InfiniBand: the first. Ethernet: RoCE v2 before v1, and addresses that are routed before those that are
-    /// not.
+    /// InfiniBand: the first. Ethernet: RoCE v2 before v1, and addresses that are routed before those that
+    /// are not.
     fn choose_gid(&self, ethernet: bool, count: c_int, wish: Option<u8>) -> Option<(u8, [u8; 16], bool)> {
         let most = count.clamp(0, 256) as u32;
         let found = (0..most).filter_map(|index| {

@@ -130,7 +130,7 @@ fn queues_are_made_connected_and_freed_in_order() {
         // SAFETY: the memory outlives the queues.
         unsafe { both[0].register(1, 1 << 20, memory) }.unwrap();
         both[0].forget(1);
-        // SAFETY: as above; this one stays registered to the end.
+        // SAFETY: the memory outlives the queues; this one stays registered to the end.
         unsafe { both[1].register(2, 1 << 21, memory) }.unwrap();
         drop(both);
         assert_eq!((stand_in.objects(), stand_in.told()), (0, String::new()), "{name}");
