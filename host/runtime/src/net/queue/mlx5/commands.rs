@@ -88,8 +88,8 @@ const NO_RECEIVES: u64 = 3;
 const LOG_MESSAGE: u64 = 30;
 /// READs under way at a time, 2^4, which all cards have.
 const LOG_READS: u64 = 4;
-/// 4.096 us * 2^18: a second without an acknowledgement, seven times. A peer's death is reported sooner by other
-/// ways; this is for a link that is gone.
+/// 4.096 us * 2^18: a second without an acknowledgement, seven times. A peer's death is reported
+/// sooner by other ways; this is for a link that is gone.
 const TIMEOUT: u64 = 18;
 const RETRIES: u64 = 7;
 /// 0.64 ms. Nothing here is ever not ready, as nothing is received.
