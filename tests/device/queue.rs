@@ -46,20 +46,18 @@ fn both(test: &str, n: u32, f: impl Fn(&World, &mut Rng) + Sync) {
         return skip(test, why);
     }
     over_queues(n, None).threads(|world| f(world, &mut Rng::new(seed())));
-    let card = stand_in();
-    match &card {
-        Ok(card) => drop(over_queues(n, Some(card)).threads(|world| f(world, &mut Rng::new(seed())))),
-        Err(why) => skip(test, why),
-    }
-    match network {
+    match &network {
         Err(why) => skip(test, why),
         Ok(_) if place::in_turns(n) => skip(test, "its PEs would take turns on a GPU"),
-        Ok(_) => {
-            over_queues(n, None).run(|world| f(world, &mut Rng::new(seed())));
-            if let Ok(card) = &card {
-                over_queues(n, Some(card)).run(|world| f(world, &mut Rng::new(seed())));
-            }
+        Ok(_) => over_queues(n, None).run(|world| f(world, &mut Rng::new(seed()))),
+    }
+    // Once: where there is a choice, with memory of other processes.
+    match stand_in() {
+        Ok(card) if network.is_ok() => {
+            over_queues(n, Some(&card)).run(|world| f(world, &mut Rng::new(seed())));
         }
+        Ok(card) => over_queues(n, Some(&card)).threads(|world| f(world, &mut Rng::new(seed()))),
+        Err(why) => skip(test, why),
     }
 }
 
@@ -124,8 +122,10 @@ fn mix(a: u64, b: u64) -> u64 {
     one(one(a) ^ b)
 }
 
-/// PE 0's launch fails, and the error says so much of it. `pes` are two.
-fn fails(pes: Pes, kernel: &'static str, code: ErrorCode, says: &[&str]) {
+/// PE 0's launch fails, and the error says so much of it. `pes` are two, of which the other may `die`.
+// The death of a PE is what is tested.
+#[allow(clippy::disallowed_methods)]
+fn fails(pes: Pes, kernel: &'static str, die: bool, code: ErrorCode, says: &[&str]) {
     let pes = pes.env("RUSHMEM_WAIT_TIMEOUT", "20");
     pes.supervise(
         |_| {
@@ -138,6 +138,10 @@ fn fails(pes: Pes, kernel: &'static str, code: ErrorCode, says: &[&str]) {
                 unsafe { module.kernel(kernel).unwrap().launch(Launch::new(1, 1), (&word, 1i32)) }.unwrap();
                 let error = world.synchronize().unwrap_err();
                 println!("FAILED {:?}: {error}", error.code());
+            } else if die {
+                // Once the kernel is under way.
+                while word.to_vec().unwrap()[0] < 10 {}
+                std::process::abort();
             } else {
                 // Until the job is broken, or PE 0 has left.
                 while world.barrier_all().is_ok() {}
@@ -179,9 +183,9 @@ fn a_request_that_the_card_refuses_ends_the_launch() {
     let test = "a_request_that_the_card_refuses_ends_the_launch";
     if with_network(test) {
         let says = ["PE 1", "not registered so (syndrome 0x13)", "queue_bad_key"];
-        fails(over_queues(2, None), "queue_bad_key", ErrorCode::Io, &says);
+        fails(over_queues(2, None), "queue_bad_key", false, ErrorCode::Io, &says);
         match stand_in() {
-            Ok(card) => fails(over_queues(2, Some(&card)), "queue_bad_key", ErrorCode::Io, &says),
+            Ok(card) => fails(over_queues(2, Some(&card)), "queue_bad_key", false, ErrorCode::Io, &says),
             Err(why) => skip(test, why),
         }
     }
@@ -192,7 +196,37 @@ fn a_lost_link_ends_the_job_and_says_which() {
     if with_network("a_lost_link_ends_the_job_and_says_which") {
         let pes = over_queues(2, None).env("RUSHMEM_QUEUE_LOSE", "30");
         let says = ["PE 1", "does not answer (syndrome 0x15)", "queue_go_on"];
-        fails(pes, "queue_go_on", ErrorCode::PeerDead, &says);
+        fails(pes, "queue_go_on", false, ErrorCode::PeerDead, &says);
+    }
+}
+
+#[test]
+fn a_peer_that_dies_ends_the_kernel() {
+    let test = "a_peer_that_dies_ends_the_kernel";
+    if with_network(test) {
+        let says = ["PE 1", "queue_go_on"];
+        fails(over_queues(2, None), "queue_go_on", true, ErrorCode::PeerDead, &says);
+        match stand_in() {
+            Ok(card) => fails(over_queues(2, Some(&card)), "queue_go_on", true, ErrorCode::PeerDead, &says),
+            Err(why) => skip(test, why),
+        }
+    }
+}
+
+#[test]
+fn each_kind_of_link_carries_what_kernels_post() {
+    let test = "each_kind_of_link_carries_what_kernels_post";
+    let folder = match stand_in() {
+        Ok(folder) => folder,
+        Err(why) => return skip(test, why),
+    };
+    // RoCE v2, InfiniBand (whose stand-in has one process to a subnet), RoCE v1.
+    for card in ["mlx5_1:2:3", "mlx5_2", "mlx5_5"] {
+        over_queues(3, Some(&folder)).env("RUSHMEM_CARD", card).threads(|world| {
+            let bench = Bench::new(world, QUEUE);
+            let words = world.alloc::<u64>(3).unwrap();
+            bench.run("queue_get_then_put", Launch::new(1, 1), (&bench.report, &words, 20u64));
+        });
     }
 }
 
