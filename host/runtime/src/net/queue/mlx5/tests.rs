@@ -11,6 +11,7 @@ use super::Mlx5Card;
 use crate::net::queue::card::NetworkCard;
 use crate::net::queue::Queues;
 use crate::net::transport::Memory;
+use crate::verbs;
 
 /// The stand-in counts for the whole process, so that one test at a time uses it.
 struct StandIn {
@@ -85,6 +86,19 @@ fn the_first_card_that_kernels_could_write_is_opened() {
     let card = stand_in.card(0, Some("mlx5_2")).unwrap();
     assert_eq!(card.about(), "kernels write requests to mlx5_2, port 1 (InfiniBand)");
     assert_eq!(stand_in.told(), "");
+}
+
+/// What rushmem-info shows, and what a log says where nobody asks for a card.
+#[test]
+fn cards_are_listed_by_the_libraries_that_are_named() {
+    let Some(stand_in) = stand_in("cards_are_listed_by_the_libraries_that_are_named") else { return };
+    let listed = verbs::here(Some(&stand_in.folder)).unwrap();
+    let listed: Vec<String> = listed.iter().map(ToString::to_string).collect();
+    assert_eq!(listed.len(), 7, "{listed:?}");
+    assert!(listed[0].starts_with("qedr0") && !listed[0].contains("mlx5"), "{listed:?}");
+    assert!(listed[1].starts_with("mlx5_0 (mlx5)"), "{listed:?}");
+    let why = verbs::why_not(Some(&stand_in.folder));
+    assert!(why.contains("mlx5_0 is here, and RUSHMEM_TRANSPORT=queue asks for it"), "{why}");
 }
 
 #[test]
