@@ -1,7 +1,6 @@
 //! Starts this program again as the PEs of a job, by the rushmem-run that lies beside it.
 
 use std::fmt;
-use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
@@ -59,13 +58,6 @@ pub(crate) fn command(pes: u32, limit_s: u32) -> Result<Command> {
 
 fn beside(program: &std::path::Path) -> PathBuf {
     program.with_file_name("rushmem-run")
-}
-
-/// Says on a terminal what is being measured.
-pub(crate) fn note(what: &str) {
-    if std::io::stderr().is_terminal() {
-        eprintln!("rushmem-perf: measuring {what}");
-    }
 }
 
 /// What makes the data of this run another than that of any before.

@@ -162,12 +162,22 @@ fn every_promise_has_its_row_beside_peers_and_limits() {
 #[test]
 fn curves_are_drawn() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let svg = folder.path().join("new/curves.svg");
+    let (svg, json) = (folder.path().join("new/curves.svg"), folder.path().join("curves.json"));
     let mut command = perf("device put-latency put-bw --scope block --sizes 64,4096 --samples 2 --budget 5");
-    let output = run(command.env("RUSHMEM_DEVICE", "cpu").arg("--plot").arg(&svg), folder.path());
+    let output = run(
+        command.env("RUSHMEM_DEVICE", "cpu").arg("--plot").arg(&svg).arg("--json").arg(&json),
+        folder.path(),
+    );
     assert!(output.status.success(), "{}", text(&output.stderr));
     let svg = std::fs::read_to_string(&svg).expect("the file that was asked for");
     assert!(svg.contains("put + quiet, block") && svg.contains("put bandwidth, block"), "{svg}");
+    // Where and when, as a record of the same run says it, and what the marks are.
+    let record: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(&json).expect("a record")).expect("JSON");
+    for key in ["cpu", "date"] {
+        assert!(svg.contains(record["environment"][key].as_str().expect("a text")), "{key}: {svg}");
+    }
+    assert!(svg.contains("rushmem, median"), "{svg}");
     let none = run(
         perf("device sync --samples 2 --budget 5 --plot x.svg")
             .env("RUSHMEM_DEVICE", "cpu")

@@ -203,3 +203,23 @@ fn arguments_that_make_no_sense_are_refused() {
         assert_eq!(output.status.code(), Some(2), "{arguments}: {}", text(&output.stderr));
     }
 }
+
+/// On a terminal, which `script` (util-linux) makes, a bar counts the measures; elsewhere there is none.
+#[test]
+fn a_bar_shows_on_a_terminal_alone() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let arguments = "host put barrier --samples 2 --batch 20 --sizes 8";
+    let plain = run(&mut perf(arguments), folder.path());
+    assert!(plain.status.success() && !text(&plain.stderr).contains("/2"), "{}", text(&plain.stderr));
+    if Command::new("script").arg("--version").output().is_err() {
+        eprintln!("SKIP a_bar_shows_on_a_terminal_alone: no script (util-linux)");
+        return;
+    }
+    let shell = format!("{} {arguments}", perf("").get_program().to_string_lossy());
+    let mut script = Command::new("script");
+    script.args(["-qec", &shell, "/dev/null"]).env("TERM", "xterm");
+    let shown = run(&mut script, folder.path());
+    let out = text(&shown.stdout);
+    assert!(shown.status.success() && out.contains("0/2"), "{out}");
+    assert!(["put", "barrier"].iter().any(|measure| out.contains(&format!("s {measure}"))), "{out}");
+}

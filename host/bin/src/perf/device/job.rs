@@ -1,15 +1,12 @@
 //! A job of PEs that makes the figures of a plan, seen from the process that started it.
 
-use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
-use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
 use super::pe::{about_file, plan_file, rows_file, About};
 use super::plan::Plan;
 use crate::job::{self, Failure, Result};
-use crate::progress::Progress;
+use crate::progress::{new_lines, Progress};
 use crate::report::Row;
 
 /// Seconds that a job may take besides the time that its figures are given: starting, compiling, verifying.
@@ -41,7 +38,8 @@ pub(super) fn run(pes: u32, plan: &Plan, progress: &Progress, outcome: &mut Outc
     let mut read = 0;
     let status = loop {
         let ended = child.try_wait()?;
-        for row in new_rows(folder.path(), &mut read)? {
+        for line in new_lines(&rows_file(folder.path()), &mut read)? {
+            let row: Row = serde_json::from_str(&line)?;
             progress.step(row.operation());
             outcome.rows.push(row);
         }
@@ -57,19 +55,4 @@ pub(super) fn run(pes: u32, plan: &Plan, progress: &Progress, outcome: &mut Outc
     let about = about.map_err(|e| Failure::new(format!("PE 0 left nothing: {e}")))?;
     outcome.abouts.push((pes, serde_json::from_slice(&about)?));
     Ok(())
-}
-
-/// Whole lines beyond the first `read` bytes.
-fn new_rows(folder: &Path, read: &mut u64) -> Result<Vec<Row>> {
-    let Ok(mut file) = File::open(rows_file(folder)) else { return Ok(Vec::new()) };
-    file.seek(SeekFrom::Start(*read))?;
-    let mut rows = Vec::new();
-    let mut reader = BufReader::new(file.by_ref());
-    let mut line = String::new();
-    while reader.read_line(&mut line)? > 0 && line.ends_with('\n') {
-        rows.push(serde_json::from_str(&line)?);
-        *read += line.len() as u64;
-        line.clear();
-    }
-    Ok(rows)
 }

@@ -165,7 +165,7 @@ fn show(
         rows,
     };
     if let Some(file) = &common.plot {
-        crate::report::write(file, &plot::svg(&report.rows)?)?;
+        crate::report::write(file, &plot::svg(&report)?)?;
     }
     let code = report.show(&common.output)?;
     if outcome.failures.is_empty() {

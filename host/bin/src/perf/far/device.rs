@@ -10,7 +10,8 @@ use std::path::Path;
 use super::device_pe::Found;
 use super::{pair, two_hosts};
 use crate::args::FarArgs;
-use crate::job::{self, Failure, Result};
+use crate::job::{Failure, Result};
+use crate::progress::Progress;
 use crate::report::Row;
 use crate::stats::Summary;
 
@@ -64,9 +65,11 @@ pub(super) fn measure(
     if gpus == 1 {
         eprintln!("SKIP far: one GPU is here, which its PEs share: latencies are its time slices'");
     }
-    for way in ways(args, gpus > 0) {
-        job::note(&format!("{} between devices", way.name));
+    let ways = ways(args, gpus > 0);
+    let progress = Progress::new(ways.len());
+    for way in ways {
         let (found, went_wrong) = start(&way, args)?;
+        progress.step(format!("{} between devices", way.name));
         about.push(format!("{}: {} ({})", way.name, found.reason, found.device));
         for figure in found.figures {
             let name = format!("{} ({})", figure.name, way.name);

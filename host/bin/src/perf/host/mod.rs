@@ -10,6 +10,9 @@ mod pingpong;
 mod rma;
 pub(crate) mod startup;
 
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::process::{ExitCode, Stdio};
 
 use crate::args::{HostArgs, Measure};
@@ -17,6 +20,7 @@ use crate::environment::Environment;
 use crate::host::pair::Pair;
 use crate::job::{self, Failure, Result};
 use crate::peer::Peers;
+use crate::progress::Progress;
 use crate::report::{Report, Row};
 
 /// Seconds that a job of PEs may take; far above what any sensible choice of options needs.
@@ -47,16 +51,23 @@ pub(crate) fn run(args: &HostArgs) -> Result<ExitCode> {
     }
 
     let in_job: Vec<Measure> = measures.iter().copied().filter(|measure| measure.needs_job()).collect();
-    let mut rows = if in_job.is_empty() { Vec::new() } else { measure_in_a_job(args, &in_job)? };
+    let progress = Progress::new(measures.len());
+    let mut rows = if in_job.is_empty() { Vec::new() } else { measure_in_a_job(args, &in_job, &progress)? };
     if measures.contains(&Measure::Startup) {
-        job::note("startup");
         rows.extend(startup::measure(args)?);
+        progress.step("startup");
     }
     if measures.contains(&Measure::Collective) {
-        job::note("collective");
         rows.extend(collective::measure(args)?);
+        progress.step("collective");
     }
+    drop(progress);
     show(args, environment, &peers, rows)
+}
+
+/// Where PE 0 names each measure that is over, beside its rows.
+fn steps_file(rows: &Path) -> PathBuf {
+    rows.with_extension("steps")
 }
 
 /// Runs the measures as one PE of a job. PE 0 gets the rows.
@@ -64,9 +75,6 @@ fn measure_as_pe(args: &HostArgs, measures: &[Measure]) -> Result<Option<Vec<Row
     let pair = Pair::join(args.corrupt)?;
     let mut rows = Vec::new();
     for &measure in measures.iter().filter(|measure| measure.needs_job()) {
-        if pair.measures() {
-            job::note(&measure.word());
-        }
         match measure {
             Measure::Put => rma::put(&pair, args, &mut rows)?,
             Measure::Get => rma::get(&pair, args, &mut rows)?,
@@ -77,6 +85,10 @@ fn measure_as_pe(args: &HostArgs, measures: &[Measure]) -> Result<Option<Vec<Row
             Measure::All | Measure::Startup | Measure::Collective => {}
         }
         pair.world.barrier_all()?;
+        if let Some(rows) = args.rows.as_ref().filter(|_| pair.measures()) {
+            let mut steps = OpenOptions::new().create(true).append(true).open(steps_file(rows))?;
+            writeln!(steps, "{}", measure.word())?;
+        }
     }
     let first = pair.measures();
     pair.world.finalize()?;
@@ -84,7 +96,7 @@ fn measure_as_pe(args: &HostArgs, measures: &[Measure]) -> Result<Option<Vec<Row
 }
 
 /// Starts two PEs that run the measures, and reads what they found.
-fn measure_in_a_job(args: &HostArgs, measures: &[Measure]) -> Result<Vec<Row>> {
+fn measure_in_a_job(args: &HostArgs, measures: &[Measure], progress: &Progress) -> Result<Vec<Row>> {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("rows.json");
     let sizes: Vec<String> = args.sizes.iter().map(u64::to_string).collect();
@@ -93,7 +105,8 @@ fn measure_in_a_job(args: &HostArgs, measures: &[Measure]) -> Result<Vec<Row>> {
     command.args(["--samples", &args.samples.to_string(), "--batch", &args.batch.to_string()]);
     command.args(["--sizes", &sizes.join(",")]).arg("--rows").arg(&file).stdout(Stdio::null());
     command.args(args.corrupt.then_some("--corrupt"));
-    let status = command.status().map_err(|error| Failure::new(format!("cannot start the PEs: {error}")))?;
+    let mut job = command.spawn().map_err(|error| Failure::new(format!("cannot start the PEs: {error}")))?;
+    let status = progress.follow(&mut job, &steps_file(&file), str::to_owned)?;
     if !status.success() {
         return Err(Failure::new(format!("the measuring PEs ended with {status}")));
     }

@@ -13,6 +13,7 @@ use std::process::{ExitCode, Stdio};
 use crate::args::MoeArgs;
 use crate::environment::Environment;
 use crate::job::{self, Failure, Result};
+use crate::progress::Progress;
 use crate::report::{Beside, Limit, Report, Row};
 use crate::stats::Summary;
 use pe::Found;
@@ -35,7 +36,13 @@ pub(crate) fn run(args: &MoeArgs) -> Result<ExitCode> {
     let mut command = job::command(args.pes, START_S + POINT_S * points.len() as u32)?;
     command.arg("moe-pe").arg("--folder").arg(folder.path()).args(["--salt", &job::salt().to_string()]);
     command.args(args.corrupt.then_some("--corrupt")).stdout(Stdio::null());
-    let status = command.status().map_err(|e| Failure::new(format!("cannot start the PEs: {e}")))?;
+    let mut job = command.spawn().map_err(|e| Failure::new(format!("cannot start the PEs: {e}")))?;
+    let progress = Progress::new(points.len());
+    let named = |line: &str| {
+        serde_json::from_str::<Found>(line).map_or_else(|_| String::new(), |f| f.point.to_string())
+    };
+    let status = progress.follow(&mut job, &pe::found_file(folder.path()), named)?;
+    drop(progress);
     // What was found before a failure is shown, too.
     let found = pe::read_found(folder.path())?;
     let rows = found.iter().flat_map(|found| rows(found, args.pes, &peers)).collect();

@@ -43,7 +43,7 @@ pub(super) fn plan_file(folder: &Path) -> PathBuf {
     folder.join("points.json")
 }
 
-fn found_file(folder: &Path) -> PathBuf {
+pub(super) fn found_file(folder: &Path) -> PathBuf {
     folder.join("found.jsonl")
 }
 

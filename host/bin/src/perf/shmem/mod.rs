@@ -11,6 +11,7 @@ use crate::environment::Environment;
 use crate::job::{self, Failure, Result};
 use crate::lines::{take, text_of, Samples};
 use crate::peer::Peers;
+use crate::progress::Progress;
 use crate::report::{Limit, Report, Row};
 use crate::shmem::library::Library;
 use crate::stats::Summary;
@@ -38,10 +39,11 @@ pub(crate) fn run(args: &ShmemArgs) -> Result<ExitCode> {
     let ours = library::ours(folder.path())?;
     let mut others = library::others(folder.path());
     let mut rows = Vec::new();
+    let progress = Progress::new(args.pes.len() * turns(args) as usize);
     for &pes in &args.pes {
-        job::note(&format!("{pes} PEs"));
-        measure(args, pes, &ours, &mut others, &mut rows)?;
+        measure(args, pes, &ours, &mut others, &mut rows, &progress)?;
     }
+    drop(progress);
     rows.iter_mut().for_each(|row| peers.set(row));
     let report = Report {
         schema: 1,
@@ -55,6 +57,15 @@ pub(crate) fn run(args: &ShmemArgs) -> Result<ExitCode> {
     report.show(&args.output)
 }
 
+/// How often each library takes its turn.
+fn turns(args: &ShmemArgs) -> u32 {
+    if args.samples < FEW {
+        1
+    } else {
+        TURNS
+    }
+}
+
 /// All rows of so many PEs.
 fn measure(
     args: &ShmemArgs,
@@ -62,8 +73,9 @@ fn measure(
     ours: &Library,
     others: &mut Vec<Library>,
     rows: &mut Vec<Row>,
+    progress: &Progress,
 ) -> Result<()> {
-    let turns = if args.samples < FEW { 1 } else { TURNS };
+    let turns = turns(args);
     let samples = args.samples.div_ceil(turns);
     let (mut here, mut rust) = (Samples::new(), Samples::new());
     let mut theirs = vec![Samples::new(); others.len()];
@@ -82,6 +94,7 @@ fn measure(
                 theirs.remove(i);
             }
         }
+        progress.step(format!("{pes} PEs"));
     }
     for (key, samples) in &here {
         let (name, bytes) = (key.0.as_str(), (key.1 > 0).then_some(key.1));
