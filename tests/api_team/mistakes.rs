@@ -146,9 +146,9 @@ fn a_team_of_another_world_is_refused() {
             &ours,
             ours.translate(0, &theirs),
             wrong,
-            &["two worlds", format!("team {}", ours.number()).as_str()],
+            &["different worlds", format!("team {}", ours.number()).as_str()],
         );
-        refused(&ours, theirs.compare(&ours), wrong, &["two worlds"]);
+        refused(&ours, theirs.compare(&ours), wrong, &["different worlds"]);
         // A kernel of one world that is given a team of the other gives up, and a GPU with it.
         if !place::on_gpus() {
             let module = world.load(crate::kernels::SOURCE).unwrap();
