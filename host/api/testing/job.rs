@@ -19,6 +19,8 @@ use crate::{Pe, Uid};
 
 /// How long the others may take to notice that a PE has failed before they are stopped, in [`super::run`].
 const GRACE: Duration = Duration::from_secs(10);
+/// Checked runs take longer, and so do their limits: so many times as long.
+const CHECKED: u32 = 5;
 
 /// How a PE ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -131,7 +133,10 @@ impl Job {
         let (started, start) = channel();
         let watched = Arc::clone(&shared);
         let watcher = std::thread::spawn(move || watch(&watched, commands, &started));
-        let (deadline, limit) = (Instant::now() + pes.limit, pes.limit);
+        let is_checked =
+            std::env::var_os("RUSHMEM_CHECK").is_some_and(|mode| !mode.is_empty() && mode != "0");
+        let limit = if is_checked { pes.limit * CHECKED } else { pes.limit };
+        let deadline = Instant::now() + limit;
         let job = Job { shared, deadline, limit, shape, watcher: Some(watcher) };
         if let Err(error) = start.recv().expect("the watcher answers before it ends") {
             panic!("{error}");

@@ -17,9 +17,10 @@
 //! in production; what precedes `run` in the function happens in every PE too, and what follows it only in
 //! the parent (and in the PEs of a later `run` of the same function).
 //!
-//! Nobody outlives the test: there is a time limit (60 s unless said otherwise), each PE leads a process
-//! group that is killed as a whole, and PEs die with the test process. Their output is shown with `[pe 2]`
-//! before each line, through the test's own captured output.
+//! Nobody outlives the test: there is a time limit (60 s unless said otherwise; checked runs,
+//! `RUSHMEM_CHECK`, have five times as long), each PE leads a process group that is killed as a whole, and
+//! PEs die with the test process. Their output is shown with `[pe 2]` before each line, through the test's
+//! own captured output.
 //!
 //! [`threads`] runs the PEs as threads of one process. [`pes`] is the long form: settings, and
 //! [`Pes::supervise`] for tests in which PEs are meant to fail.
@@ -71,6 +72,7 @@ pub struct Pes {
 
 impl Pes {
     /// The time limit: at its end everything is killed and the test fails. 60 s unless said.
+    /// In checked runs (`RUSHMEM_CHECK`) it is five times as long.
     pub fn timeout(mut self, limit: Duration) -> Self {
         self.limit = limit;
         self
