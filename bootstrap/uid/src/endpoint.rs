@@ -3,7 +3,9 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::os::fd::AsFd;
 
+use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use rushmem_bootstrap_abi::fork::close_in_children;
 use socket2::{Domain, SockAddr, Socket, Type};
 
@@ -109,10 +111,17 @@ impl Address {
 /// The next connection of a listener, and whom it comes from.
 ///
 /// # Errors
-/// `WouldBlock` when there is none; `PermissionDenied` for one of another user at a local name, which is gone
-/// then.
+/// `WouldBlock` when there is none, also where this process can have no more files open: the kernel says that
+/// before it looks, and a caller that makes room for a connection that is not there loses one that is.
+/// `PermissionDenied` for one of another user at a local name, which is gone then.
 pub(crate) fn accept(listener: &Socket) -> io::Result<(Socket, Source)> {
-    let (socket, from) = listener.accept()?;
+    let (socket, from) = listener.accept().or_else(|e| {
+        let mut waiting = [PollFd::new(listener.as_fd(), PollFlags::POLLIN)];
+        match poll(&mut waiting, PollTimeout::ZERO) {
+            Ok(0) => Err(io::ErrorKind::WouldBlock.into()),
+            _ => Err(e),
+        }
+    })?;
     let source = match from.as_socket() {
         Some(addr) => Source::of(addr.ip()),
         None => Source::Process(local::peer_of_this_user(&socket)?),
@@ -150,6 +159,8 @@ pub(crate) fn peer_name(socket: &Socket) -> String {
 
 #[cfg(test)]
 mod tests {
+    use nix::sys::resource::{setrlimit, Resource};
+
     use super::*;
 
     #[test]
@@ -159,5 +170,50 @@ mod tests {
         assert_ne!(of("10.0.0.1"), of("10.0.0.2"));
         assert_eq!(of("2001:db8:0:1::5"), of("2001:db8:0:1:ffff::6"));
         assert_ne!(of("2001:db8:0:1::5"), of("2001:db8:0:2::5"));
+    }
+
+    /// In a process of its own, which has one descriptor left: it takes the connection that waits, and then
+    /// there is none, until the next one comes.
+    #[test]
+    fn without_descriptors_there_is_a_connection_only_where_one_waits() {
+        const PART: &str = "RUSHMEM_TEST_LAST_DESCRIPTOR";
+        if std::env::var_os(PART).is_none() {
+            let test = "endpoint::tests::without_descriptors_there_is_a_connection_only_where_one_waits";
+            let mut command = std::process::Command::new(std::env::current_exe().expect("this binary"));
+            let out =
+                command.args(["--exact", test, "--nocapture"]).env(PART, "1").output().expect("it runs");
+            assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+            return;
+        }
+        let (listener, at) = Address::Net(([127, 0, 0, 1], 0).into()).listen().expect("a free port");
+        let socket = || Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+        let (first, second, spare) = (socket(), socket(), socket());
+        let to = at.net().expect("TCP").into();
+        let most = std::os::fd::AsRawFd::as_raw_fd(&spare) as u64 + 1;
+        setrlimit(Resource::RLIMIT_NOFILE, most, most).expect("a lower limit");
+        let mut others = Vec::new();
+        while let Ok(copy) = first.try_clone() {
+            others.push(copy);
+        }
+        drop(spare);
+        first.connect(&to).expect("it listens");
+        let short = |result: io::Result<(Socket, Source)>| result.map(drop).expect_err("no descriptor");
+        let taken = loop {
+            match accept(&listener) {
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => std::thread::yield_now(),
+                other => break other.expect("one descriptor is left"),
+            }
+        };
+        assert_eq!(short(accept(&listener)).kind(), io::ErrorKind::WouldBlock);
+        second.connect(&to).expect("it listens");
+        let waits = loop {
+            match short(accept(&listener)) {
+                e if e.kind() == io::ErrorKind::WouldBlock => std::thread::yield_now(),
+                e => break e,
+            }
+        };
+        assert_eq!(waits.raw_os_error(), Some(nix::libc::EMFILE));
+        drop(taken);
+        assert!(accept(&listener).is_ok());
     }
 }

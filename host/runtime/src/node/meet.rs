@@ -18,6 +18,8 @@ use crate::topology::card::Card;
 
 /// How long a connection may say nothing.
 const SILENCE: Duration = Duration::from_secs(2);
+/// The same where others wait for its descriptor. A follower says hello at once, but for a busy machine.
+const SHORT_SILENCE: Duration = Duration::from_millis(250);
 /// Connections that have said nothing yet, at a time.
 const MAX_SILENT: usize = 128;
 
@@ -91,8 +93,14 @@ fn accept_all(
             // It has gone again.
             Err(e) if matches!(e.raw_os_error(), Some(libc::ECONNABORTED | libc::EINTR)) => {}
             // No descriptors: there are some once a stranger goes.
-            Err(_) if silent.pop_front().is_some() => strangers.refused("took the last descriptors"),
-            Err(e) => return Err(Error::io("accepting the node's PEs", &e)),
+            Err(e) => match silent.front() {
+                None => return Err(Error::io("accepting the node's PEs", &e)),
+                Some((since, _)) if since.elapsed() > SHORT_SILENCE => {
+                    silent.pop_front();
+                    strangers.refused("took the last descriptors");
+                }
+                Some(_) => std::thread::sleep(Duration::from_millis(1)),
+            },
         }
     }
     Ok(())
