@@ -48,14 +48,11 @@ fn flooded(job: Pes, judge: impl FnOnce(u64, &str)) {
     let far = job.env("RUSHMEM_TRANSPORT", "fake").env("RUSHMEM_PES_PER_NODE", "1");
     far.env("RUSHMEM_FAKE_DELAY", "2000").supervise(
         |_| {
-            let uid = Uid::create().unwrap();
+            let uid = &Uid::create().unwrap();
             std::thread::scope(|threads| {
-                (0..3).for_each(|pe| {
-                    drop(threads.spawn({
-                        let uid = &uid;
-                        move || floods(uid, pe)
-                    }))
-                })
+                for pe in 0..3 {
+                    threads.spawn(move || floods(uid, pe));
+                }
             });
         },
         |job| {
