@@ -17,12 +17,23 @@ use super::status::check;
 use super::{meeting, piece, Ucx, AM_ID, COPY_ID};
 use crate::config::Carrier;
 use crate::config::FarGpu;
-use crate::error::{err, Result};
+use crate::error::{err, raise_the_limit, Result};
+
+/// Files that UCX opens for its worker, about: with fewer it may end the process by an assertion of its own.
+const FILES: u64 = 20;
 
 impl Ucx {
     /// For PE `me` of a job of `n`; `carrier`: who copies; `way`: how GPU memory is to be reached; `listen`:
     /// where the others are.
     pub(crate) fn new(me: usize, n: usize, carrier: Carrier, way: FarGpu, listen: &Listen) -> Result<Ucx> {
+        let free = free_descriptors();
+        if free < FILES {
+            return Err(err!(
+                IO,
+                "UCX opens {FILES} files, and this PE may open {free}: {}",
+                raise_the_limit()
+            ));
+        }
         let ucp = Ucp::load().map_err(|e| err!(ENVIRONMENT, "{e}"))?;
         let rma = match carrier {
             Carrier::Ucx => true,
@@ -94,5 +105,18 @@ impl Ucx {
             }
         }
         Ok(ucx)
+    }
+}
+
+/// How many more files this process may have open.
+fn free_descriptors() -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: a place for the answer.
+    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) };
+    match std::fs::read_dir("/proc/self/fd") {
+        // One of them is the folder's own.
+        Ok(open) => (limit.rlim_cur + 1).saturating_sub(open.count() as u64),
+        Err(e) if e.raw_os_error() == Some(libc::EMFILE) => 0,
+        Err(_) => limit.rlim_cur,
     }
 }
