@@ -106,6 +106,8 @@ impl Stock {
             "void *" if ends_it => random.one_of(&[0, self.freed, self.block + 1, self.own]) as u64,
             // With null it would meet a job of the environment, which this process has met already.
             "rushmem_init_attr_t *" => self.own as u64,
+            // The one that is called: it has to be a function.
+            "int32_t (*" => random.one_of(&[0, goes_on as *const () as u64]),
             kind if kind.ends_with('*') => self.pointer(p, random),
             // A count and a size of elements, whose product has to lie in the memory at hand or be refused.
             "size_t" if by_elements => match p.name.as_str() {
@@ -181,6 +183,11 @@ impl Stock {
             self.freed as u64,
         ])
     }
+}
+
+/// For `rushmem_on_wait`.
+extern "C" fn goes_on() -> i32 {
+    0
 }
 
 /// The library that this process has loaded.
