@@ -33,14 +33,15 @@ enum { RUSHMEM_SIGNAL_SET = 0, RUSHMEM_SIGNAL_ADD = 1 };
  *   RUSHMEM_STALL_GRID        not all blocks of the launch have come to a collective of the grid: `expected`
  *                             is their number, `seen` how many have come
  *   RUSHMEM_STALL_QUEUE       a request in the queue to `from_pe` is not complete: `expected` is one past
- *                             its index, `seen` how many are complete; where `width` is not 0 it failed, and
- *                             `width` is the syndrome
+ *                             its index, `seen` how many are complete
  *
  * These are no stalls, and end the launch:
  *
  *   RUSHMEM_STALL_ADDRESS     `address` is not symmetric memory
  *   RUSHMEM_STALL_MISMATCH    member `from_pe` makes another call
  *   RUSHMEM_STALL_BUSY        the slot set is in use
+ *   RUSHMEM_STALL_REFUSED     a request in the queue to `from_pe` failed: `width` is the syndrome, `seen` how
+ *                             many are complete
  *
  * Records of collectives: `width` is team << 8 | RUSHMEM_COLLECTIVE_*; but for GRID, `expected` and `seen`
  * are phase << 16 | tag. */
@@ -68,6 +69,7 @@ typedef struct rushmem_stall_record {
 #define RUSHMEM_STALL_BUSY (-7)
 #define RUSHMEM_STALL_GRID (-8)
 #define RUSHMEM_STALL_QUEUE (-9)
+#define RUSHMEM_STALL_REFUSED (-10)
 
 /* Collectives, in tags and reports. */
 enum { RUSHMEM_COLLECTIVE_SYNC = 1, RUSHMEM_COLLECTIVE_BROADCAST = 2, RUSHMEM_COLLECTIVE_FCOLLECT = 3,

@@ -189,8 +189,9 @@ impl DeviceState {
         let (place, what) = (place_of(record), self.waits_for(record));
         match record.cmp {
             RUSHMEM_STALL_ADDRESS => format!("{who}: a kernel{place} asks for {what}"),
-            RUSHMEM_STALL_QUEUE if record.width != 0 => format!("{who}: a kernel{place}: {what}"),
-            RUSHMEM_STALL_MISMATCH | RUSHMEM_STALL_BUSY => format!("{who}: a kernel{place}: {what}"),
+            RUSHMEM_STALL_MISMATCH | RUSHMEM_STALL_BUSY | RUSHMEM_STALL_REFUSED => {
+                format!("{who}: a kernel{place}: {what}")
+            }
             _ => format!("{who}: a kernel{place} has waited {:.1} s {what}", record.waited_ns as f64 / 1e9),
         }
     }
@@ -232,7 +233,7 @@ impl DeviceState {
             }
             RUSHMEM_STALL_ANSWER => return format!("for the answer to its operation on PE {pe}, which is not mapped"),
             RUSHMEM_STALL_ROOM => {
-                return "for room in the ring to PEs that are not mapped: what was posted is not taken, or not answered".into()
+                return "for room to post an operation on a PE that is not mapped: what was posted is not taken, or not answered".into()
             }
             RUSHMEM_STALL_COLLECTIVE => {
                 let (wanted, came) = (phases(record.expected), phases(record.seen));
@@ -250,10 +251,10 @@ impl DeviceState {
                      the others do not run, as only max_blocks do at once, or do not make this call"
                 )
             }
-            RUSHMEM_STALL_QUEUE if record.width != 0 => {
+            RUSHMEM_STALL_REFUSED => {
                 return format!(
-                    "the network card refused a request to PE {pe}: {}; {} requests before number {} are complete",
-                    syndrome_name(record.width as u8), record.seen, record.expected
+                    "the network card refused a request to PE {pe}: {}; {} requests before it are complete",
+                    syndrome_name(record.width as u8), record.seen
                 )
             }
             RUSHMEM_STALL_QUEUE => {

@@ -80,8 +80,8 @@ fn stalls_become_texts_once() {
              on PE 3, which is not mapped",
             "PE 1 (host h, pid 9): a kernel in block (1,0,0), thread (5,2,0) has waited 5.2 s for its operations on PEs that \
              are not mapped to complete",
-            "PE 1 (host h, pid 9): a kernel in block (1,0,0), thread (5,2,0) has waited 5.2 s for room in the ring to PEs that \
-             are not mapped: what was posted is not taken, or not answered",
+            "PE 1 (host h, pid 9): a kernel in block (1,0,0), thread (5,2,0) has waited 5.2 s for room to post an operation \
+             on a PE that is not mapped: what was posted is not taken, or not answered",
             "PE 1 (host h, pid 9): a kernel in block (1,0,0), thread (5,2,0) asks for PE 3's copy of address 0x7000, which \
              is not symmetric memory",
             "PE 1 (host h, pid 9): a kernel in block (1,0,0), thread (5,2,0) has waited 5.2 s for the 4-byte \
@@ -91,6 +91,21 @@ fn stalls_become_texts_once() {
         ]
     );
     assert!(state.take_stalls().is_empty());
+    // Of a card's queue: a wait, whose word has eight bytes, and a request that failed.
+    put(0, StallRecord { cmp: RUSHMEM_STALL_QUEUE, from_pe: 3, ..ring });
+    put(1, StallRecord { cmp: RUSHMEM_STALL_REFUSED, from_pe: 3, width: 0x13, expected: 0, ..ring });
+    let texts = state.take_stalls().iter().map(|record| state.describe("PE 1", record)).collect::<Vec<_>>();
+    let place = "PE 1: a kernel in block (1,0,0), thread (5,2,0)";
+    assert_eq!(
+        texts,
+        [
+            format!("{place} has waited 5.2 s for the network card to complete request 12 to PE 3; it has completed 11"),
+            format!(
+                "{place}: the network card refused a request to PE 3: remote memory that is not registered so (syndrome \
+                 0x13); 11 requests before it are complete"
+            ),
+        ]
+    );
 }
 
 #[test]

@@ -27,8 +27,10 @@ pub const RUSHMEM_STALL_MISMATCH: i32 = -6;
 pub const RUSHMEM_STALL_BUSY: i32 = -7;
 /// A wait for the blocks of a launch to come to a collective of all of them.
 pub const RUSHMEM_STALL_GRID: i32 = -8;
-/// A wait for a request in a card's queue, or a record of one that failed.
+/// A wait for a request in a card's queue.
 pub const RUSHMEM_STALL_QUEUE: i32 = -9;
+/// A record of a request in a card's queue that failed.
+pub const RUSHMEM_STALL_REFUSED: i32 = -10;
 
 /// Collectives, in tags and reports: sync and barrier.
 pub const RUSHMEM_COLLECTIVE_SYNC: u32 = 1;

@@ -14,7 +14,7 @@ use rushmem_abi::device::{
     RUSHMEM_DEVICE_FAIL_BUSY, RUSHMEM_DEVICE_FAIL_MISMATCH, RUSHMEM_DEVICE_FAIL_QUEUE,
     RUSHMEM_DEVICE_FAIL_TEAM, RUSHMEM_DEVICE_FAIL_TIMEOUT, RUSHMEM_DEVICE_FAIL_TURNS,
     RUSHMEM_DEVICE_FAIL_UNMAPPED, RUSHMEM_STALL_ADDRESS, RUSHMEM_STALL_BUSY, RUSHMEM_STALL_MISMATCH,
-    RUSHMEM_STALL_QUEUE,
+    RUSHMEM_STALL_REFUSED,
 };
 
 /// The latest records that kernels have made, oldest first. Printing a record takes it from the device; a
@@ -125,7 +125,7 @@ impl Common {
                 err!(BUSY, "{head}{here}: {what}{left}")
             }
             RUSHMEM_DEVICE_FAIL_QUEUE => {
-                let what = self.record(place, |record| record.cmp == RUSHMEM_STALL_QUEUE && record.width != 0);
+                let what = self.record(place, |record| record.cmp == RUSHMEM_STALL_REFUSED);
                 let what = what.unwrap_or_else(|| "the network card refused a request".into());
                 err!(IO, "{head}{here}: {what}")
             }

@@ -221,13 +221,13 @@ RUSHMEM_COLD bool queue_reaches(uint64_t at, uint64_t bytes, int pe) {
   return true;
 }
 
-/* A request of the queue to `pe` has failed. What the network does to all requests, the host makes the job's
- * end, and the caller waits for that; a request that the card refuses ends this launch. */
-RUSHMEM_DEVICE void queue_failed(const rushmem_queue *q, uint32_t syndrome, uint64_t end, int pe) {
+/* A request of the queue to `pe` has failed, perhaps another thread's. What the network does to all requests,
+ * the host makes the job's end, and the caller waits for that; one that the card refuses ends this launch. */
+RUSHMEM_DEVICE void queue_failed(const rushmem_queue *q, uint32_t syndrome, int pe) {
   if (syndrome == RUSHMEM_MLX5_FLUSHED || syndrome == RUSHMEM_MLX5_NO_ANSWER || syndrome == RUSHMEM_MLX5_NOT_READY) {
     return;
   }
-  report_stall(reinterpret_cast<uint64_t>(q->completion), syndrome, RUSHMEM_STALL_QUEUE, pe, end,
+  report_stall(reinterpret_cast<uint64_t>(q->completion), syndrome, RUSHMEM_STALL_REFUSED, pe, 0,
                load_relaxed_word(&q->completed), 0);
   fail(RUSHMEM_DEVICE_FAIL_QUEUE);
 }
@@ -305,8 +305,10 @@ RUSHMEM_COLD void queue_pause(stall_watch *watch, const queue_posting *what) {
   rushmem_queue *q = state().queues->queues + what->pe;
   const uint64_t end = what->first + what->n;
   const uint32_t syndrome = queue_look(q);
-  if (RUSHMEM_UNLIKELY(syndrome != 0)) queue_failed(q, syndrome, end, what->pe);
-  watch->unsatisfied(&q->completed, RUSHMEM_STALL_QUEUE, end, load_relaxed_word(&q->completed), what->pe);
+  if (RUSHMEM_UNLIKELY(syndrome != 0)) queue_failed(q, syndrome, what->pe);
+  /* Before it has a place in the queue it has no number. */
+  const int how = what->stage < queue_places ? RUSHMEM_STALL_ROOM : RUSHMEM_STALL_QUEUE;
+  watch->unsatisfied(&q->completed, how, end, load_relaxed_word(&q->completed), what->pe);
 }
 
 /* Posts requests, side by side, to the queue of a PE, and does what `how` says. The result is the answer's
