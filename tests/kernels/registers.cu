@@ -20,7 +20,8 @@
   KERNEL iput_##scope(int *x, int *y, size_t n, int pe) { rushmem::iput<rushmem::scope>(x, y, 2, 3, n, pe); }   \
   KERNEL iget_##scope(int *x, int *y, size_t n, int pe) { rushmem::iget<rushmem::scope>(x, y, 2, 3, n, pe); }   \
   KERNEL sync_##scope() { rushmem::sync_all<rushmem::scope>(); }                                              \
-  KERNEL barrier_##scope() { rushmem::barrier_all<rushmem::scope>(); }
+  KERNEL barrier_##scope() { rushmem::barrier_all<rushmem::scope>(); }                                        \
+  KERNEL team_sync_##scope() { rushmem::sync<rushmem::scope>(rushmem::world()); }
 
 AT(thread)
 AT(warp)
