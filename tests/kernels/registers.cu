@@ -1,7 +1,7 @@
 /* Kernels that do one operation and nothing else, at each scope. Nobody runs these: scripts/check-device
  * looks how many registers they take. With more than 64 a launch of blocks of 1024 threads fails, and a
- * program should come that far without knowing of __launch_bounds__. Of `one_p`, `one_g` and `one_signal` it
- * counts the instructions. */
+ * program should come that far without knowing of __launch_bounds__. Of `one_p`, `one_g` and `one_signal`
+ * and of loops of p and g it counts the instructions. */
 #include <rushmem/rushmem.cuh>
 
 #define KERNEL extern "C" __global__ void
@@ -20,7 +20,8 @@
   KERNEL iput_##scope(int *x, int *y, size_t n, int pe) { rushmem::iput<rushmem::scope>(x, y, 2, 3, n, pe); }   \
   KERNEL iget_##scope(int *x, int *y, size_t n, int pe) { rushmem::iget<rushmem::scope>(x, y, 2, 3, n, pe); }   \
   KERNEL sync_##scope() { rushmem::sync_all<rushmem::scope>(); }                                              \
-  KERNEL barrier_##scope() { rushmem::barrier_all<rushmem::scope>(); }
+  KERNEL barrier_##scope() { rushmem::barrier_all<rushmem::scope>(); }                                        \
+  KERNEL team_sync_##scope() { rushmem::sync<rushmem::scope>(rushmem::world()); }
 
 AT(thread)
 AT(warp)
@@ -30,6 +31,19 @@ KERNEL one_p(uint64_t *x, uint64_t value, int pe) { rushmem::p(x, value, pe); }
 /* What a put of one value to a PE with a queue becomes: counted, too. */
 KERNEL posted_p(uint64_t *x, uint64_t value, int pe) { rushmem::impl::queue_p(x, value, pe); }
 KERNEL one_g(uint64_t *x, uint64_t *y, int pe) { *y = rushmem::g(x, pe); }
+/* Loops of them: scripts/check-device counts the instructions of a round, which is to have no branch but the
+ * one that closes it. */
+KERNEL loop_p(uint64_t *x, uint64_t n, int pe) {
+  for (uint64_t i = threadIdx.x; i < n; i += blockDim.x) rushmem::p(x + i, i, pe);
+}
+KERNEL loop_g(uint64_t *x, const uint64_t *y, uint64_t n, int pe) {
+  for (uint64_t i = threadIdx.x; i < n; i += blockDim.x) x[i] = rushmem::g(y + i, pe);
+}
+KERNEL sum_g(uint64_t *x, const uint64_t *y, uint64_t n, int pe) {
+  uint64_t sum = 0;
+  for (uint64_t i = 0; i < n; ++i) sum += rushmem::g(y + i, pe);
+  *x = sum;
+}
 KERNEL one_signal(uint64_t *x, int pe) { rushmem::signal_op(x, 1, rushmem::signal::set, pe); }
 KERNEL one_atomic(uint64_t *x, uint64_t *y, int pe) { *y = rushmem::atomic_fetch_add(x, *y, pe); }
 KERNEL one_wait(uint64_t *x) { rushmem::wait_until(x, rushmem::cmp::ge, 1); }

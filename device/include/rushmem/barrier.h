@@ -13,9 +13,7 @@ namespace rushmem {
  * of all members after it. Cost: collective. */
 template <typename Scope = thread> RUSHMEM_DEVICE void sync(const team &t) {
   RUSHMEM_TRACED(COLLECTIVE, "sync", Scope::rank() == 0, -1, 0, nullptr);
-  impl::call<Scope> c(t, impl::tag_of(RUSHMEM_COLLECTIVE_SYNC, 0));
-  c.meet();
-  c.end();
+  impl::call<Scope>::meet_only(t, impl::tag_of(RUSHMEM_COLLECTIVE_SYNC, 0), [] {});
 }
 
 /* quiet() by all threads of the scope, and sync: on return all members have called it, and all their
@@ -24,11 +22,10 @@ template <typename Scope = thread> RUSHMEM_DEVICE void sync(const team &t) {
 template <typename Scope = thread> RUSHMEM_DEVICE void barrier(const team &t) {
   RUSHMEM_TRACED(COLLECTIVE, "barrier", Scope::rank() == 0, -1, 0, nullptr);
   impl::note(impl::noted_quiet);
-  impl::call<Scope> c(t, impl::tag_of(RUSHMEM_COLLECTIVE_SYNC, 1));
-  /* One thread's serves for all that have met by now (order.h), and meet() begins with a barrier of them. */
-  if (RUSHMEM_UNLIKELY(state().ring != nullptr) && impl::call<Scope>::group::rank() == 0) quiet();
-  c.meet();
-  c.end();
+  /* One thread's quiet serves for all that have met by then (order.h), and comes before they meet others. */
+  impl::call<Scope>::meet_only(t, impl::tag_of(RUSHMEM_COLLECTIVE_SYNC, 1), [] {
+    if (RUSHMEM_UNLIKELY(state().ring != nullptr)) quiet();
+  });
 }
 
 }  // namespace rushmem

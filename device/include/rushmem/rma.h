@@ -76,6 +76,19 @@ template <typename Scope, typename T> RUSHMEM_DEVICE bool get_near(T *dst, const
                                                    from.near);
 }
 
+/* Single values to and from PEs outside the run around this one. One call, out of line: what a loop of p or g
+ * has in it besides the near access is small enough for the compiler to take the question whether the PE is
+ * in the run out of the loop, and nothing of this is copied when it unrolls one (performance-log.md, 10). */
+template <typename T> RUSHMEM_OUTLINED void p_apart(T *dst, T value, int pe) {
+  const route to = route_apart(pe, affine_distance(pe));
+  if (to.is_far()) far_p(dst, value, pe);
+  else store_at(dst, to.distance, value);
+}
+template <typename T> RUSHMEM_OUTLINED T g_apart(const T *src, int pe) {
+  const route from = route_apart(pe, affine_distance(pe));
+  return from.is_far() ? far_g(src, pe) : load_at(src, from.distance);
+}
+
 }  // namespace impl
 
 /* The address in this PE's own address space of `pe`'s copy of the symmetric object at `local`, for plain
@@ -95,12 +108,8 @@ template <typename T> RUSHMEM_DEVICE void p(T *dst, impl::same<T> value, int pe)
   RUSHMEM_TRACED(RMA, "p", true, pe, sizeof(T), dst);
   RUSHMEM_ASSERT_ELEMENT(T);
   if constexpr (impl::is_word<T>::value) {
-    /* By itself in front: what asks for other PEs takes registers and branches that a loop of these should
-     * not have (performance-log.md, 9). */
-    if (RUSHMEM_LIKELY(impl::is_in_run(pe))) return impl::store_relaxed(impl::run_address(dst, pe), value);
-    const impl::route to = impl::route_apart(pe, impl::affine_distance(pe));
-    if (to.is_far()) return impl::far_p(dst, value, pe);
-    impl::store_relaxed(to.at(dst), value);
+    if (RUSHMEM_LIKELY(impl::is_in_run(pe))) impl::store_at(dst, impl::affine_distance(pe), value);
+    else impl::p_apart<T>(dst, value, pe);
   } else {
     const impl::route to = impl::route_to(pe);
     if (to.is_far()) {
@@ -110,23 +119,16 @@ template <typename T> RUSHMEM_DEVICE void p(T *dst, impl::same<T> value, int pe)
   }
 }
 
-/* Reads one value from `pe`'s `*src`. Whole for T of 1, 2, 4 and 8 bytes. (OpenSHMEM 1.5, 9.6 shmem_g)
+/* Reads one value from `pe`'s `*src`. Whole for T of 1, 2, 4 and 8 bytes. Calls whose values are needed later
+ * overlap where the compiler sees that. (OpenSHMEM 1.5, 9.6 shmem_g)
  * Order: none. Cost: round trip. */
 template <typename T> RUSHMEM_DEVICE T g(const T *src, int pe) {
   RUSHMEM_TRACED(RMA, "g", true, pe, sizeof(T), nullptr);
   RUSHMEM_ASSERT_ELEMENT(T);
   impl::breathe();
   if constexpr (impl::is_word<T>::value) {
-    T value;
-    if (RUSHMEM_LIKELY(impl::is_in_run(pe))) {
-      value = impl::load_relaxed(impl::run_address(src, pe));
-    } else {
-      const impl::route from = impl::route_apart(pe, impl::affine_distance(pe));
-      if (from.is_far()) return impl::far_g(src, pe);
-      value = impl::load_relaxed(from.at(src));
-    }
-    impl::loads_before_later();
-    return value;
+    if (RUSHMEM_LIKELY(impl::is_in_run(pe))) return impl::load_at(src, impl::affine_distance(pe));
+    return impl::g_apart<T>(src, pe);
   } else {
     const impl::route from = impl::route_to(pe);
     T value;

@@ -45,6 +45,15 @@ template <typename W> RUSHMEM_DEVICE W load_acquire_word(const volatile W *from)
 template <typename W> RUSHMEM_DEVICE void store_relaxed_word(W *to, W value) {
   __atomic_store_n(reinterpret_cast<alias<W> *>(to), value, __ATOMIC_RELAXED);
 }
+/* The same of a mapped PE, `distance` from this PE's copy at `local`. What follows a load stays behind it. */
+template <typename W> RUSHMEM_DEVICE W load_mapped_word(const volatile W *local, uint64_t distance) {
+  const W value = load_relaxed_word(reinterpret_cast<const volatile W *>(reinterpret_cast<uint64_t>(local) + distance));
+  __atomic_thread_fence(__ATOMIC_ACQUIRE);
+  return value;
+}
+template <typename W> RUSHMEM_DEVICE void store_mapped_word(W *local, uint64_t distance, W value) {
+  store_relaxed_word(reinterpret_cast<W *>(reinterpret_cast<uint64_t>(local) + distance), value);
+}
 template <typename W> RUSHMEM_DEVICE void store_release_word(W *to, W value) {
   __atomic_store_n(reinterpret_cast<alias<W> *>(to), value, __ATOMIC_RELEASE);
 }

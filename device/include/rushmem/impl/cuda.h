@@ -83,6 +83,45 @@ RUSHMEM_DEVICE uint64_t load_constant(const uint64_t *from) {
   return value;
 }
 
+/* ---- single words of a mapped PE, for p and g: `distance` from this PE's copy at `local`. ----
+ *
+ * Volatile accesses, which PTX treats as relaxed ones at system scope, and which are the same instructions
+ * (LDG and STG.STRONG.SYS). They are not in assembly, as the relaxed accesses below are, because of loops: of
+ * one with assembly in it the compiler makes nothing else, while of one without it makes two, for a near PE
+ * and for another one, and unrolls them, so that loads of several rounds go out together (performance-log.md,
+ * 10). Order: volatile accesses keep their order among themselves and with assembly, so with every fence and
+ * every other operation here; each may be to the same memory as any plain access through a pointer, and keeps
+ * its place among those, but for plain accesses to other memory, of which p and g promise nothing.
+ *
+ * The address is computed as a pointer: of one computed as an integer nvcc does not believe that it is in
+ * global memory. */
+#if defined(__NVCC__) || defined(__CUDACC_RTC__)
+#define RUSHMEM_GLOBAL
+#define RUSHMEM_ASSUME_GLOBAL(at) __builtin_assume(__isGlobal(at))
+#elif defined(__clang__)
+#define RUSHMEM_GLOBAL __attribute__((address_space(1)))
+#define RUSHMEM_ASSUME_GLOBAL(at)
+#else
+#define RUSHMEM_GLOBAL
+#define RUSHMEM_ASSUME_GLOBAL(at)
+#endif
+template <typename W> struct mapped {
+  typedef W __attribute__((may_alias)) word_;
+  RUSHMEM_DEVICE static volatile RUSHMEM_GLOBAL word_ *at(const volatile void *local, uint64_t distance) {
+    char *there = static_cast<char *>(const_cast<void *>(local)) + static_cast<int64_t>(distance);
+    RUSHMEM_ASSUME_GLOBAL(there);
+    return (volatile RUSHMEM_GLOBAL word_ *)there;
+  }
+};
+#undef RUSHMEM_ASSUME_GLOBAL
+#undef RUSHMEM_GLOBAL
+template <typename W> RUSHMEM_DEVICE W load_mapped_word(const volatile W *local, uint64_t distance) {
+  return *mapped<W>::at(local, distance);
+}
+template <typename W> RUSHMEM_DEVICE void store_mapped_word(W *local, uint64_t distance, W value) {
+  *mapped<W>::at(local, distance) = value;
+}
+
 /* ---- single words. "memory": a relaxed store may be to this PE's own heap, whose plain accesses the
  * compiler must not keep in registers across it. ---- */
 

@@ -70,6 +70,14 @@ RUSHMEM_DEVICE route route_to(int pe) {
   return to;
 }
 
+/* Single values of mapped PEs. */
+template <typename T> RUSHMEM_DEVICE T load_at(const T *local, uint64_t distance) {
+  return from_bits<T>(load_mapped_word(reinterpret_cast<const volatile word<T> *>(local), distance));
+}
+template <typename T> RUSHMEM_DEVICE void store_at(T *local, uint64_t distance, const T &value) {
+  store_mapped_word(reinterpret_cast<word<T> *>(local), distance, to_bits(value));
+}
+
 /* What ends a launch that addresses `pe`, to which there is no way. */
 RUSHMEM_DEVICE uint32_t why_not_near(int pe) {
   return static_cast<uint32_t>(pe) < static_cast<uint32_t>(state().n_pes) ? RUSHMEM_DEVICE_FAIL_UNMAPPED

@@ -102,13 +102,62 @@ template <typename Scope> struct call {
 
   /* All threads of the scope enter, which synchronises them. */
   RUSHMEM_DEVICE call(const team &team_, uint64_t tag_) : t(team_), tag(static_cast<uint32_t>(tag_)), busy(0) {
-    if (RUSHMEM_UNLIKELY(!t.raw.slots || t.raw.heap_base != state().heap_base)) fail(RUSHMEM_DEVICE_FAIL_TEAM);
+    check_team();
     room = room_of(t);
     if constexpr (blocks) tag = tag_of_blocks(tag_);
     sync();
     begin(load_packet(reinterpret_cast<const packet *>(&slots()->phase)), load_packet(grid_words()),
           blocks && !is_idle() ? load_relaxed_word(ended_by_blocks() + block_in_grid()) : 0);
     if (is_first()) take();
+  }
+
+  /* A call that is one meeting and nothing else: what meet() and end() make of it, but with two barriers of
+   * the scope for four, as nothing comes between the call's first one and the meeting, or between that and
+   * the end; and with the loads that say which phase it is on their way while the fence waits, as in sync.h.
+   * (Nothing else depends on what they find: that the slot set is in use, and by what, is for reports.)
+   * `before` is what the first thread does in front of all that. */
+  template <typename Before> RUSHMEM_DEVICE static void meet_only(const team &t, uint64_t tag, Before before) {
+    if constexpr (blocks) {
+      call c(t, tag);
+      if (group::rank() == 0) before();
+      c.meet();
+      c.end();
+    } else {
+      call c(t, tag, meets_only{});
+      /* What the first thread posts, and waits for, comes before the stores of all threads. */
+      if (RUSHMEM_UNLIKELY(state().ring != nullptr)) {
+        if (group::rank() == 0) {
+          before();
+          far_fence();
+        }
+        group::sync();
+      }
+      const uint64_t alone = load_relaxed_word(&c.slots()->phase);
+      const uint64_t of_grid = load_relaxed_word(&c.grid_words()->sequence);
+      if (is_first()) c.occupy();
+      if (RUSHMEM_LIKELY(static_cast<int>(group::rank()) < t.raw.n_pes - 1)) {
+        fence_release();
+        c.next = later_of(opaque(alone), opaque(of_grid)) + 1;
+        if (is_first()) c.tell();
+        c.meet_lines();
+      } else {
+        c.next = later_of(alone, of_grid) + 1;
+        if (is_first()) c.tell();
+        c.check_busy();
+      }
+      c.met();
+      c.free_slots();
+    }
+  }
+  struct meets_only {};
+  RUSHMEM_DEVICE call(const team &team_, uint64_t tag_, meets_only)
+      : t(team_), next(0), behind(0), tag(static_cast<uint32_t>(tag_)), busy(0), room(0) {
+    check_team();
+    sync();
+  }
+  RUSHMEM_DEVICE static uint64_t later_of(uint64_t a, uint64_t b) { return a >= b ? a : b; }
+  RUSHMEM_DEVICE void check_team() const {
+    if (RUSHMEM_UNLIKELY(!t.raw.slots || t.raw.heap_base != state().heap_base)) fail(RUSHMEM_DEVICE_FAIL_TEAM);
   }
 
   /* All that has ended, as words of the slot set say: phases by calls of one block at most and how many of
@@ -129,7 +178,11 @@ template <typename Scope> struct call {
 
   /* By the first thread: the slot set is in use, and by what. */
   RUSHMEM_DEVICE void take() {
-    busy = swap_word(reinterpret_cast<uint32_t *>(&slots()->busy), uint32_t(1));
+    occupy();
+    tell();
+  }
+  RUSHMEM_DEVICE void occupy() { busy = swap_word(reinterpret_cast<uint32_t *>(&slots()->busy), uint32_t(1)); }
+  RUSHMEM_DEVICE void tell() const {
     store_relaxed_word(&slots()->current, number(next));
     note_call(t.raw.slots - t.raw.heap_base, next, tag, t.world_pe(0));
   }
@@ -237,12 +290,17 @@ template <typename Scope> struct call {
     uint32_t polls = 0;
     stall_mark mark{0, polls_before_help};
     RUSHMEM_DEVICE void unsatisfied(const call &c, const uint64_t *word_, uint64_t expected, uint64_t seen, int member) {
+      unsatisfied_by(c, word_, [=] { return expected; }, seen, member);
+    }
+    /* `expected()`: worked out at stops alone. */
+    template <typename Expected>
+    RUSHMEM_DEVICE void unsatisfied_by(const call &c, const uint64_t *word_, Expected expected, uint64_t seen, int member) {
       pause(polls == 0);
       /* Of a call that has not asked yet (small.h): by now the answer is there. */
       if (RUSHMEM_UNLIKELY(c.busy != 0)) c.stop_for_good(RUSHMEM_STALL_BUSY, &c.slots()->busy, 0, 1, -1);
       if (RUSHMEM_UNLIKELY(++polls == mark.next)) {
         const uint64_t *current = c.t.raw.all_near ? &c.slots()->current : nullptr;
-        mark = stop_in_call(polls, mark.since, word_, c.about(), c.t.world_pe(member), expected, seen, current);
+        mark = stop_in_call(polls, mark.since, word_, c.about(), c.t.world_pe(member), expected(), seen, current);
       }
     }
   };
@@ -279,8 +337,12 @@ template <typename Scope> struct call {
     const uint64_t *line = &lines()[member].epoch;
     patience p;
     uint64_t seen = load_relaxed_word(line);
-    for (; seen >> 16 < phase; seen = load_relaxed_word(line)) p.unsatisfied(*this, line, number(phase), seen, member);
-    if (exactly && seen >> 16 == phase) check_tag(line, number(phase), seen, member);
+    for (; seen >> 16 < phase; seen = load_relaxed_word(line)) {
+      p.unsatisfied_by(*this, line, [=] { return number(opaque(phase)); }, seen, member);
+    }
+    if (exactly && seen >> 16 == phase && static_cast<uint16_t>(seen) != static_cast<uint16_t>(tag)) {
+      check_tag(line, number(opaque(phase)), seen, member);
+    }
   }
 
   /* All members are here, with what their scopes did before: a phase. What is not complete without quiet() is
@@ -299,13 +361,20 @@ template <typename Scope> struct call {
         for (int s = first; s < n; s += size) send(own, 0, next, right(s));
         check_busy();
         for (int s = first; s < n; s += size) receive(packets(next, right(s)), next, right(s));
+        fence_acquire();
       } else {
-        show(next);
-        check_busy();
-        await_lines(next, true);
+        meet_lines();
       }
-      fence_acquire();
     }
+    met();
+  }
+  RUSHMEM_DEVICE void meet_lines() {
+    show(next);
+    check_busy();
+    await_lines(next, true);
+    fence_acquire();
+  }
+  RUSHMEM_DEVICE void met() {
     group::sync();
     ++next;
     behind = 2;
@@ -389,6 +458,10 @@ template <typename Scope> struct call {
   RUSHMEM_DEVICE void end() {
     check_busy();
     group::sync();
+    free_slots();
+    if constexpr (has_blocks<Scope>::meet) sync();
+  }
+  RUSHMEM_DEVICE void free_slots() {
     if (group::rank() == 0) {
       if constexpr (blocks) {
         if (!is_idle()) store_relaxed_word(ended_by_blocks() + block_in_grid(), next - 1);
@@ -400,7 +473,6 @@ template <typename Scope> struct call {
         store_relaxed_word(&slots()->busy, uint64_t(0));
       }
     }
-    if constexpr (has_blocks<Scope>::meet) sync();
   }
 };
 

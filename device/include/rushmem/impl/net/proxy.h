@@ -19,6 +19,8 @@ namespace impl {
 #if defined(RUSHMEM_COLD_IN_LIBRARY)
 
 extern "C" {
+RUSHMEM_COLD void rushmem_far_p(uint64_t dst, uint64_t word_, uint32_t width, int pe);
+RUSHMEM_COLD uint64_t rushmem_far_g(uint64_t src, uint32_t width, int pe);
 RUSHMEM_COLD void rushmem_far_put(uint64_t dst, uint64_t src, uint64_t bytes, int pe, uint32_t flags);
 RUSHMEM_COLD void rushmem_far_get(uint64_t dst, uint64_t src, uint64_t bytes, int pe, uint32_t flags);
 RUSHMEM_COLD void rushmem_far_put_signal(uint64_t dst, uint64_t src, uint64_t bytes, uint64_t sig,
@@ -103,6 +105,38 @@ RUSHMEM_DEVICE void proxy_get_words(uint64_t dst, uint64_t src, uint64_t bytes, 
     proxy_store(dst + at, ring_post(head, 0, src + at, 0, 0, 0, 0), left);
   }
 }
+
+#if !defined(RUSHMEM_CPU)
+
+/* One word. A function of its own, by which a kernel that puts nothing else takes a third of the registers
+ * that rushmem_far_post takes. Publishes inside the loop, as that does, and for the same reason. */
+extern "C" RUSHMEM_COLD void rushmem_far_p(uint64_t dst, uint64_t word_, uint32_t width, int pe) {
+  const rushmem_device_state &s = state();
+  rushmem_ring *ring = s.ring;
+  if (!ring || static_cast<uint32_t>(pe) >= static_cast<uint32_t>(s.n_pes)) fail(why_not_near(pe));
+  const uint64_t ticket = fetch_add_word(&ring->tail.value, uint64_t(1));
+  for (bool posted = false; !posted;) {
+    if (ring_has_room(ring, ticket)) {
+      rushmem_descriptor *slot = ring->slots + (ticket & ring->mask);
+      ring_store_pair(slot, ring_head(RUSHMEM_RING_PUT_INLINE, 0, width, 0, pe), dst);
+      ring_store_pair(&slot->src, word_, 0);
+      ring_store_pair(&slot->sig, 0, 0);
+      ring_store(&slot->reply, 0);
+      fence_acq_rel();
+      store_relaxed_word(&slot->ticket, ticket + 1);
+      posted = true;
+    } else if (load_relaxed_word(s.broken) != 0) {
+      fail(RUSHMEM_DEVICE_FAIL_BROKEN);
+    }
+  }
+}
+
+/* One word, there on return. */
+extern "C" RUSHMEM_COLD uint64_t rushmem_far_g(uint64_t src, uint32_t width, int pe) {
+  return ring_post(ring_head(RUSHMEM_RING_G, 0, width, RUSHMEM_RING_REPLY, pe), 0, src, 0, 0, 0, 0);
+}
+
+#endif
 
 /* put and, without RUSHMEM_RING_REPLY, put_nbi. */
 extern "C" RUSHMEM_COLD void rushmem_far_put(uint64_t dst, uint64_t src, uint64_t bytes, int pe,
@@ -190,7 +224,11 @@ RUSHMEM_DEVICE void proxy_fence() { rushmem_far_fence(); }
 RUSHMEM_DEVICE void proxy_quiet() { rushmem_far_quiet(); }
 
 RUSHMEM_DEVICE uint64_t proxy_g(uint64_t src, uint32_t width, int pe) {
+#if defined(RUSHMEM_CPU)
   return ring_post(ring_head(RUSHMEM_RING_G, 0, width, RUSHMEM_RING_REPLY, pe), 0, src, 0, 0, 0, 0);
+#else
+  return rushmem_far_g(src, width, pe);
+#endif
 }
 RUSHMEM_DEVICE void proxy_signal(uint64_t sig, uint64_t value, int sig_op, int pe) {
   ring_post(ring_head(RUSHMEM_RING_SIGNAL, static_cast<uint32_t>(sig_op), 0, 0, pe), 0, 0, 0, sig, value, 0);
@@ -205,32 +243,13 @@ RUSHMEM_DEVICE uint64_t proxy_atomic(uint32_t code, uint32_t width, uint64_t tar
   return ring_post(ring_head(RUSHMEM_RING_ATOMIC, code, width, flags, pe), target, 0, 0, compare, value, 0);
 }
 
-/* One word, in one piece. On a GPU without a call, even one that is hardly ever made: for its sake the
- * compiler would keep the registers of a loop around p in memory (sm_90: 112 GB/s instead of 202). Publishes
- * inside the loop, as rushmem_far_post does, and for the same reason. */
+/* One word, in one piece. */
 template <typename T> RUSHMEM_DEVICE void proxy_p(T *dst, const T &value, int pe) {
-  const uint64_t head = ring_head(RUSHMEM_RING_PUT_INLINE, 0, sizeof(T), 0, pe);
 #if defined(RUSHMEM_CPU)
+  const uint64_t head = ring_head(RUSHMEM_RING_PUT_INLINE, 0, sizeof(T), 0, pe);
   ring_post(head, reinterpret_cast<uint64_t>(dst), to_bits(value), 0, 0, 0, 0);
 #else
-  const rushmem_device_state &s = state();
-  rushmem_ring *ring = s.ring;
-  if (!ring || static_cast<uint32_t>(pe) >= static_cast<uint32_t>(s.n_pes)) fail(why_not_near(pe));
-  const uint64_t ticket = fetch_add_word(&ring->tail.value, uint64_t(1));
-  for (bool posted = false; !posted;) {
-    if (ring_has_room(ring, ticket)) {
-      rushmem_descriptor *slot = ring->slots + (ticket & ring->mask);
-      ring_store_pair(slot, head, reinterpret_cast<uint64_t>(dst));
-      ring_store_pair(&slot->src, to_bits(value), 0);
-      ring_store_pair(&slot->sig, 0, 0);
-      ring_store(&slot->reply, 0);
-      fence_acq_rel();
-      store_relaxed_word(&slot->ticket, ticket + 1);
-      posted = true;
-    } else if (load_relaxed_word(s.broken) != 0) {
-      fail(RUSHMEM_DEVICE_FAIL_BROKEN);
-    }
-  }
+  rushmem_far_p(reinterpret_cast<uint64_t>(dst), to_bits(value), sizeof(T), pe);
 #endif
 }
 
