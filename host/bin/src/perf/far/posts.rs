@@ -1,6 +1,6 @@
-//! What posting costs a kernel, by each back end: puts of one word, back to back. Batches are smaller than the
-//! ring and the queues, so that nobody waits for a slot, and the clock runs while a batch is posted; and once
-//! more until all of it has arrived, for which the proxy thread, or the card, has to keep up.
+//! What posting costs a kernel, by each back end: puts of one word, back to back. Batches are smaller than
+//! the ring and the queues, so that nobody waits for a slot, and the clock runs while a batch is posted; and
+//! once more until all of it has arrived, for which the proxy thread, or the card, has to keep up.
 
 use rushmem::{Kernel, Launch};
 
