@@ -14,6 +14,7 @@ mod groups;
 mod order;
 mod packed;
 mod queue;
+mod queue_choice;
 mod rma;
 mod staged;
 mod storm;

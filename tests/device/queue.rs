@@ -11,10 +11,10 @@ use crate::*;
 use rushmem::testing::{Exit, Job, Pes};
 use rushmem::ErrorCode;
 
-const QUEUE: &str = kernels!("queue.cu");
+pub(crate) const QUEUE: &str = kernels!("queue.cu");
 
 /// The folder of the stand-in; why there is none.
-fn stand_in() -> Result<String, String> {
+pub(crate) fn stand_in() -> Result<String, String> {
     if on_gpus() {
         return Err("kernels of GPUs reach no card in this release".to_owned());
     }
@@ -29,7 +29,7 @@ fn stand_in() -> Result<String, String> {
 }
 
 /// Over the software card; or over the stand-in, of that folder.
-fn over_queues(n: u32, stand_in: Option<&str>) -> Pes {
+pub(crate) fn over_queues(n: u32, stand_in: Option<&str>) -> Pes {
     let way = if stand_in.is_some() { "queue" } else { "queue-emulated" };
     let pes = seeded(pes(n)).env("RUSHMEM_TRANSPORT", way).env("RUSHMEM_FAKE_DELAY", "20");
     let pes = pes.env("RUSHMEM_VERBS", stand_in.unwrap_or_default()).env("RUSHMEM_CARD", "");

@@ -81,6 +81,24 @@ extern "C" __global__ void queue_mixture(uint64_t *report, uint64_t *words, uint
   }
 }
 
+/* One thread of each PE puts a word to each PE: by a queue to those of `expected`, a bit for each, and by the
+ * proxy to the others. `words` has one for each PE. */
+extern "C" __global__ void queue_ways(uint64_t *report, uint64_t *words, uint64_t expected) {
+  const int me = rushmem::my_pe();
+  for (int pe = 0; pe < rushmem::n_pes(); ++pe) {
+    const uint64_t wanted = expected >> pe & 1, before = posted(pe);
+    CHECK_EQ(report, static_cast<uint64_t>(rushmem::impl::has_queue(pe)), wanted, pe);
+    rushmem::p(words + me, uint64_t(1000 + me), pe);
+    rushmem::fence();
+    CHECK_EQ(report, posted(pe) - before, wanted, pe);
+    rushmem::atomic_add(words + me, 1, pe);
+  }
+  rushmem::quiet();
+  for (int pe = 0; pe < rushmem::n_pes(); ++pe) {
+    CHECK_EQ(report, rushmem::g(words + me, pe), static_cast<uint64_t>(1001 + me), pe);
+  }
+}
+
 /* A put behind a get_nbi of the same word changes nothing that the get reads. `words` has 3. */
 extern "C" __global__ void queue_get_then_put(uint64_t *report, uint64_t *words, uint64_t rounds) {
   const int right = (rushmem::my_pe() + 1) % rushmem::n_pes();

@@ -27,8 +27,8 @@ const DEFAULT_HEAP_MAX: u64 = 64 << 30;
 pub(crate) struct Config {
     /// The device (`RUSHMEM_DEVICE`: `auto`, `cpu`, `cuda` or `cuda:N`).
     pub(crate) device: DeviceWish,
-    /// The way to other PEs (`RUSHMEM_TRANSPORT`: `auto`, `direct`, `ucx`, `fake`, `queue` or
-    /// `queue-emulated`).
+    /// The way to other PEs (`RUSHMEM_TRANSPORT`: `auto`, `direct`, `ucx`, `fake`, `queue`,
+    /// `queue-emulated`, or a list of them).
     pub(crate) transport: TransportWish,
     /// How bulk gets into and out of the GPU memory of PEs that are not mapped (`RUSHMEM_FAR_GPU`: `auto`,
     /// `bounce` or `ucx`).
@@ -114,15 +114,18 @@ impl Config {
     /// not.
     pub(crate) fn mapping(&self) -> MappingWish {
         match self.transport {
-            TransportWish::Auto => MappingWish::Wanted,
+            TransportWish::Auto | TransportWish::DirectQueueUcx => MappingWish::Wanted,
             TransportWish::Direct => MappingWish::Needed,
             TransportWish::Ucx => MappingWish::Refused("RUSHMEM_TRANSPORT=ucx"),
             TransportWish::Fake if self.placement.divides() => MappingWish::Wanted,
             TransportWish::Fake => MappingWish::Refused("RUSHMEM_TRANSPORT=fake"),
-            TransportWish::QueueEmulated | TransportWish::Queue if self.placement.divides() => {
+            TransportWish::QueueEmulated | TransportWish::Queue | TransportWish::QueueUcx
+                if self.placement.divides() =>
+            {
                 MappingWish::Wanted
             }
             TransportWish::Queue => MappingWish::Refused("RUSHMEM_TRANSPORT=queue"),
+            TransportWish::QueueUcx => MappingWish::Refused("RUSHMEM_TRANSPORT=queue,ucx"),
             TransportWish::QueueEmulated => MappingWish::Refused("RUSHMEM_TRANSPORT=queue-emulated"),
         }
     }

@@ -33,8 +33,40 @@ pub(crate) struct CardFacts {
     /// Its requests have the formats that kernels write.
     mlx5: bool,
     ports: Vec<Port>,
-    /// GPUs, and how close each is.
-    gpus: Vec<(String, &'static str)>,
+    gpus: Vec<GpuNearby>,
+}
+
+/// A GPU as a card sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct GpuNearby {
+    address: String,
+    distance: GpuDistance,
+    /// No other card whose queues kernels could write is closer to it.
+    nearest: bool,
+}
+
+/// How far a card is from a GPU: the closest is the least. The words are spelled out from those of
+/// `nvidia-smi topo -m` (PIX and PXB, PHB, NODE, SYS).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum GpuDistance {
+    /// Behind a common bridge; so many others are on the way.
+    Switch {
+        bridges: usize,
+    },
+    HostBridge,
+    NumaNode,
+    Apart,
+}
+
+impl std::fmt::Display for GpuDistance {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            GpuDistance::Switch { .. } => "behind the same PCI switch",
+            GpuDistance::HostBridge => "behind the same PCI host bridge",
+            GpuDistance::NumaNode => "across PCI host bridges, of the same NUMA node",
+            GpuDistance::Apart => "across PCI host bridges",
+        })
+    }
 }
 
 impl std::fmt::Display for CardFacts {
@@ -45,8 +77,8 @@ impl std::fmt::Display for CardFacts {
             let gid = gid.as_deref().unwrap_or("none");
             write!(f, "; port {number}: {state}, {link}, {rate}, GID {gid}")?;
         }
-        for (gpu, distance) in &self.gpus {
-            write!(f, "; GPU {gpu}: {distance}")?;
+        for GpuNearby { address, distance, nearest } in &self.gpus {
+            write!(f, "; GPU {address}: {distance}{}", if *nearest { ", its nearest card" } else { "" })?;
         }
         Ok(())
     }
@@ -56,6 +88,15 @@ impl CardFacts {
     /// Whether kernels could write its queues.
     pub(crate) fn is_mlx5(&self) -> bool {
         self.mlx5
+    }
+
+    /// Whether a port of it is up.
+    fn is_active(&self) -> bool {
+        self.ports.iter().any(|port| port.state == "active")
+    }
+
+    fn distance_to(&self, gpu: &str) -> Option<GpuDistance> {
+        Some(self.gpus.iter().find(|near| near.address == gpu)?.distance)
     }
 
     /// What Linux says of the card of that name.
@@ -80,10 +121,10 @@ impl CardFacts {
             })
             .collect();
         ports.sort_by_key(|port| port.number);
-        let gpus = match pci_path(&here.join("device")) {
-            None => Vec::new(),
-            Some(card) => gpus(sys).into_iter().map(|(gpu, path)| (gpu, distance(&card, &path))).collect(),
-        };
+        let gpus = PciPlace::of(&here.join("device")).map_or_else(Vec::new, |card| {
+            let near = |(address, gpu)| GpuNearby { address, distance: card.to(&gpu), nearest: false };
+            gpus(sys).into_iter().map(near).collect()
+        });
         CardFacts { name: name.to_owned(), mlx5, ports, gpus }
     }
 }
@@ -100,16 +141,55 @@ fn numbers(folder: &Path) -> Vec<u32> {
     found
 }
 
-/// The bridges on the way to a PCI device, and itself: `pci0000:00`, `0000:00:01.0`, ...
-fn pci_path(device: &Path) -> Option<Vec<String>> {
-    let whole = fs::canonicalize(device).ok()?;
-    let names = whole.iter().map(|part| part.to_string_lossy().into_owned());
-    let path: Vec<String> = names.skip_while(|name| !name.starts_with("pci")).collect();
-    (!path.is_empty()).then_some(path)
+/// Of the cards whose queues kernels could write by a port that is up, the one that is closest to the GPU of
+/// that PCI address: the first of several.
+fn nearest<'a>(cards: &'a [CardFacts], gpu: &str) -> Option<&'a CardFacts> {
+    let usable = cards.iter().filter(|card| card.is_mlx5() && card.is_active());
+    usable.filter(|card| card.distance_to(gpu).is_some()).min_by_key(|card| card.distance_to(gpu))
+}
+
+/// The cards of those names, each with whether it is an mlx5.
+fn describe_all(sys: &Path, listed: &[(String, bool)]) -> Vec<CardFacts> {
+    let mut cards: Vec<CardFacts> =
+        listed.iter().map(|(name, mlx5)| CardFacts::describe(sys, name, *mlx5)).collect();
+    for (gpu, _) in gpus(sys) {
+        let Some(name) = nearest(&cards, &gpu).map(|card| card.name.clone()) else { continue };
+        let near = cards.iter_mut().filter(|card| card.name == name).flat_map(|card| &mut card.gpus);
+        near.filter(|near| near.address == gpu).for_each(|near| near.nearest = true);
+    }
+    cards
+}
+
+/// Where a PCI device is.
+struct PciPlace {
+    /// The bridges on the way to it, and itself: `pci0000:00`, `0000:00:01.0`, ...
+    path: Vec<String>,
+    /// `None` where Linux does not know.
+    numa: Option<u32>,
+}
+
+impl PciPlace {
+    fn of(device: &Path) -> Option<PciPlace> {
+        let whole = fs::canonicalize(device).ok()?;
+        let names = whole.iter().map(|part| part.to_string_lossy().into_owned());
+        let path: Vec<String> = names.skip_while(|name| !name.starts_with("pci")).collect();
+        let numa = text(&whole.join("numa_node")).and_then(|node| node.parse().ok());
+        (!path.is_empty()).then_some(PciPlace { path, numa })
+    }
+
+    fn to(&self, other: &PciPlace) -> GpuDistance {
+        let shared = self.path.iter().zip(&other.path).take_while(|(a, b)| a == b).count();
+        match shared {
+            0 if self.numa.is_some() && self.numa == other.numa => GpuDistance::NumaNode,
+            0 => GpuDistance::Apart,
+            1 => GpuDistance::HostBridge,
+            _ => GpuDistance::Switch { bridges: self.path.len() + other.path.len() - 2 * shared },
+        }
+    }
 }
 
 /// NVIDIA's GPUs, by PCI address.
-fn gpus(sys: &Path) -> Vec<(String, Vec<String>)> {
+fn gpus(sys: &Path) -> Vec<(String, PciPlace)> {
     let mut found: Vec<_> = fs::read_dir(sys.join("bus/pci/devices"))
         .into_iter()
         .flatten()
@@ -121,21 +201,11 @@ fn gpus(sys: &Path) -> Vec<(String, Vec<String>)> {
             is("vendor", NVIDIA) && is("class", "0x03")
         })
         .filter_map(|entry| {
-            Some((entry.file_name().to_string_lossy().into_owned(), pci_path(&entry.path())?))
+            Some((entry.file_name().to_string_lossy().into_owned(), PciPlace::of(&entry.path())?))
         })
         .collect();
-    found.sort();
+    found.sort_by(|(a, _), (b, _)| a.cmp(b));
     found
-}
-
-/// In nvidia-smi's words (`nvidia-smi topo -m`), spelled out.
-fn distance(card: &[String], gpu: &[String]) -> &'static str {
-    let shared = card.iter().zip(gpu).take_while(|(a, b)| a == b).count();
-    match shared {
-        0 => "across PCI host bridges",
-        1 => "behind the same PCI host bridge",
-        _ => "behind the same PCI switch",
-    }
 }
 
 // ---- libibverbs ----
@@ -201,7 +271,7 @@ pub(crate) fn here(folder: Option<&Path>) -> Result<Vec<CardFacts>, String> {
     if listed.is_empty() {
         return Err("libibverbs.so.1 lists no card".to_owned());
     }
-    Ok(listed.iter().map(|(name, mlx5)| CardFacts::describe(&PathBuf::from(SYS), name, *mlx5)).collect())
+    Ok(describe_all(Path::new(SYS), &listed))
 }
 
 /// Why kernels do not write a card's queues here: a line for the log.
@@ -211,7 +281,9 @@ pub(crate) fn why_not(folder: Option<&Path>) -> String {
         Ok(devices) => match devices.iter().find(|device| device.is_mlx5()) {
             None => format!("{}: no mlx5 card", devices[0].name),
             // Not by default, as no card has run it (docs/rdma.md).
-            Some(card) => format!("{} is here, and RUSHMEM_TRANSPORT=queue asks for it", card.name),
+            Some(card) => {
+                format!("{} is here, and RUSHMEM_TRANSPORT=direct,queue,ucx asks for it", card.name)
+            }
         },
     }
 }
@@ -243,42 +315,124 @@ mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
 
-    #[test]
-    fn a_card_is_described_as_linux_has_it() {
-        let root = tempfile::tempdir().unwrap();
-        let sys = root.path();
-        let write = |path: &str, text: &str| {
-            let file = sys.join(path);
+    /// A made-up `/sys`.
+    struct Sys(tempfile::TempDir);
+
+    impl Sys {
+        fn new() -> Sys {
+            Sys(tempfile::tempdir().unwrap())
+        }
+
+        fn write(&self, path: &str, text: &str) {
+            let file = self.0.path().join(path);
             fs::create_dir_all(file.parent().unwrap()).unwrap();
             fs::write(file, text).unwrap();
-        };
-        for (device, class) in [
-            ("pci0000:00/0000:00:01.0/0000:01:00.0/0000:02:00.0", "0x030200"),
-            ("pci0000:00/0000:00:05.0", "0x030200"),
-            ("pci0000:80/0000:80:01.0", "0x030200"),
-            ("pci0000:80/0000:80:02.0", "0x010802"),
-        ] {
-            write(&format!("devices/{device}/vendor"), "0x10de\n");
-            write(&format!("devices/{device}/class"), class);
-            fs::create_dir_all(sys.join("bus/pci/devices")).unwrap();
-            let name = Path::new(device).file_name().unwrap();
-            symlink(sys.join("devices").join(device), sys.join("bus/pci/devices").join(name)).unwrap();
         }
-        let card = sys.join("devices/pci0000:00/0000:00:01.0/0000:01:00.0/0000:03:00.0");
-        fs::create_dir_all(&card).unwrap();
-        write("class/infiniband/mlx5_7/ports/1/state", "4: ACTIVE\n");
-        write("class/infiniband/mlx5_7/ports/1/link_layer", "InfiniBand\n");
-        write("class/infiniband/mlx5_7/ports/1/rate", "400 Gb/sec (4X NDR)\n");
-        write("class/infiniband/mlx5_7/ports/1/gids/0", "0000:0000:0000:0000:0000:0000:0000:0000\n");
-        write("class/infiniband/mlx5_7/ports/1/gids/1", "fe80:0000:0000:0000:0c42:a103:0065:1fd6\n");
-        symlink(&card, sys.join("class/infiniband/mlx5_7/device")).unwrap();
+
+        /// A PCI device of that class, behind these bridges.
+        fn device(&self, path: &str, class: &str, numa: i32) {
+            self.write(&format!("devices/{path}/vendor"), "0x10de\n");
+            self.write(&format!("devices/{path}/class"), class);
+            self.write(&format!("devices/{path}/numa_node"), &format!("{numa}\n"));
+            let sys = self.0.path();
+            fs::create_dir_all(sys.join("bus/pci/devices")).unwrap();
+            let name = Path::new(path).file_name().unwrap();
+            symlink(sys.join("devices").join(path), sys.join("bus/pci/devices").join(name)).unwrap();
+        }
+
+        fn gpu(&self, path: &str, numa: i32) {
+            self.device(path, "0x030200", numa);
+        }
+
+        /// A card whose first port is in that state.
+        fn card(&self, name: &str, path: &str, numa: i32, state: &str) {
+            self.device(path, "0x020700", numa);
+            let sys = self.0.path();
+            self.write(&format!("class/infiniband/{name}/ports/1/state"), state);
+            symlink(sys.join("devices").join(path), sys.join(format!("class/infiniband/{name}/device")))
+                .unwrap();
+        }
+
+        /// Of each GPU, its nearest card.
+        fn nearest(&self, cards: &[(&str, bool)]) -> Vec<(String, Option<String>)> {
+            let listed: Vec<_> = cards.iter().map(|(name, mlx5)| ((*name).to_owned(), *mlx5)).collect();
+            let cards = describe_all(self.0.path(), &listed);
+            let name = |gpu: &str| nearest(&cards, gpu).map(|card| card.name.clone());
+            gpus(self.0.path()).into_iter().map(|(gpu, _)| (gpu.clone(), name(&gpu))).collect()
+        }
+    }
+
+    const ACTIVE: &str = "4: ACTIVE\n";
+
+    #[test]
+    fn a_card_is_described_as_linux_has_it() {
+        let sys = Sys::new();
+        sys.gpu("pci0000:00/0000:00:01.0/0000:01:00.0/0000:02:00.0", 0);
+        sys.gpu("pci0000:00/0000:00:05.0", 0);
+        sys.gpu("pci0000:40/0000:40:01.0", 0);
+        sys.gpu("pci0000:80/0000:80:01.0", 1);
+        sys.device("pci0000:80/0000:80:02.0", "0x010802", 1);
+        sys.card("mlx5_7", "pci0000:00/0000:00:01.0/0000:01:00.0/0000:03:00.0", 0, ACTIVE);
+        sys.write("class/infiniband/mlx5_7/ports/1/link_layer", "InfiniBand\n");
+        sys.write("class/infiniband/mlx5_7/ports/1/rate", "400 Gb/sec (4X NDR)\n");
+        sys.write("class/infiniband/mlx5_7/ports/1/gids/0", "0000:0000:0000:0000:0000:0000:0000:0000\n");
+        sys.write("class/infiniband/mlx5_7/ports/1/gids/1", "fe80:0000:0000:0000:0c42:a103:0065:1fd6\n");
+        let cards = describe_all(sys.0.path(), &[("mlx5_7".into(), true), ("qedr0".into(), false)]);
         assert_eq!(
-            CardFacts::describe(sys, "mlx5_7", true).to_string(),
+            cards[0].to_string(),
             "mlx5_7 (mlx5); port 1: active, InfiniBand, 400 Gb/sec (4X NDR), GID fe80:0000:0000:0000:0c42:a103:0065:1fd6; \
-             GPU 0000:00:05.0: behind the same PCI host bridge; GPU 0000:02:00.0: behind the same PCI switch; \
-             GPU 0000:80:01.0: across PCI host bridges"
+             GPU 0000:00:05.0: behind the same PCI host bridge, its nearest card; \
+             GPU 0000:02:00.0: behind the same PCI switch, its nearest card; \
+             GPU 0000:40:01.0: across PCI host bridges, of the same NUMA node, its nearest card; \
+             GPU 0000:80:01.0: across PCI host bridges, its nearest card"
         );
-        assert_eq!(CardFacts::describe(sys, "qedr0", false).to_string(), "qedr0");
+        assert_eq!(cards[1].to_string(), "qedr0");
+    }
+
+    /// Two sockets, of which each has two switches with a GPU and a card, as a DGX has them; and a GPU by
+    /// itself on the second.
+    #[test]
+    fn the_nearest_card_is_chosen_among_those_that_can_be_used() {
+        let sys = Sys::new();
+        sys.gpu("pci0000:00/0000:00:01.0/0000:01:00.0/0000:02:00.0/0000:03:00.0", 0);
+        sys.gpu("pci0000:20/0000:20:01.0/0000:21:00.0/0000:22:00.0/0000:23:00.0", 0);
+        sys.gpu("pci0000:80/0000:80:01.0/0000:81:00.0/0000:82:00.0/0000:83:00.0", 1);
+        sys.gpu("pci0000:a0/0000:a0:01.0", 1);
+        // One switch further from the first GPU; beside it; on the second socket, of which one is down; and
+        // one that is no mlx5.
+        sys.card(
+            "mlx5_0",
+            "pci0000:00/0000:00:01.0/0000:01:00.0/0000:02:02.0/0000:06:00.0/0000:07:00.0/0000:04:00.0",
+            0,
+            ACTIVE,
+        );
+        sys.card("mlx5_1", "pci0000:00/0000:00:01.0/0000:01:00.0/0000:02:01.0/0000:05:00.0", 0, ACTIVE);
+        sys.card("mlx5_2", "pci0000:80/0000:80:01.0/0000:81:00.0/0000:82:00.0/0000:84:00.0", 1, "1: DOWN\n");
+        sys.card("mlx5_3", "pci0000:80/0000:80:02.0", 1, ACTIVE);
+        sys.card("qedr0", "pci0000:a0/0000:a0:02.0", 1, ACTIVE);
+        let all = [("mlx5_0", true), ("mlx5_1", true), ("mlx5_2", true), ("mlx5_3", true), ("qedr0", false)];
+        let pairs = |nearest: [Option<&str>; 4]| {
+            let gpus = ["0000:03:00.0", "0000:23:00.0", "0000:83:00.0", "0000:a0:01.0"];
+            let pair = |(gpu, card): (&str, Option<&str>)| (gpu.to_owned(), card.map(ToOwned::to_owned));
+            gpus.into_iter().zip(nearest).map(pair).collect::<Vec<_>>()
+        };
+        // The second GPU has none behind its host bridge: the first of its socket's.
+        let wanted = pairs([Some("mlx5_1"), Some("mlx5_0"), Some("mlx5_3"), Some("mlx5_3")]);
+        assert_eq!(sys.nearest(&all), wanted);
+        // Where only the other socket has one, that one.
+        assert_eq!(sys.nearest(&all[3..]), pairs([Some("mlx5_3"); 4]));
+        assert_eq!(sys.nearest(&all[4..]), pairs([None; 4]));
+        // A machine that does not say which socket: by host bridge alone.
+        let sys = Sys::new();
+        sys.gpu("pci0000:20/0000:20:01.0", -1);
+        sys.card("mlx5_0", "pci0000:00/0000:00:01.0", -1, ACTIVE);
+        sys.card("mlx5_1", "pci0000:20/0000:20:02.0", -1, ACTIVE);
+        let cards = [("mlx5_0", true), ("mlx5_1", true)];
+        assert_eq!(sys.nearest(&cards), [("0000:20:01.0".to_owned(), Some("mlx5_1".to_owned()))]);
+        assert_eq!(
+            describe_all(sys.0.path(), &[("mlx5_0".into(), true)])[0].gpus[0].distance,
+            GpuDistance::Apart
+        );
     }
 
     /// Whatever this machine has, there is a list or a reason.

@@ -203,6 +203,11 @@ pub(crate) struct FarArgs {
     #[arg(long)]
     pub(crate) device: bool,
 
+    /// As --device, of which it measures nothing but what a kernel's posts cost: by the proxy's ring, and by
+    /// the queue of a software card.
+    #[arg(long)]
+    pub(crate) posts: bool,
+
     /// A UCX that was built with CUDA, file or folder: `--device` goes through it too (RUSHMEM_UCX_LIB).
     #[arg(long, value_name = "PATH")]
     pub(crate) ucx_cuda: Option<PathBuf>,
@@ -324,6 +329,10 @@ pub(crate) struct FarDevicePeArgs {
     /// Samples of each figure.
     #[arg(long)]
     pub(crate) samples: u32,
+
+    /// Nothing but what posts cost.
+    #[arg(long)]
+    pub(crate) posts: bool,
 
     #[command(flatten)]
     pub(crate) pe: PeArgs,

@@ -42,6 +42,35 @@ fn far_pes_are_measured_beside_ucx() {
 }
 
 #[test]
+fn what_posts_cost_is_measured_by_both_back_ends() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let json = folder.path().join("far.json");
+    let mut command = perf("far --posts --samples 1");
+    let output = run(command.env("RUSHMEM_DEVICE", "cpu").arg("--json").arg(&json), folder.path());
+    let (table, errors) = (text(&output.stdout), text(&output.stderr));
+    if errors.contains("apt-get install libucx0") {
+        return eprintln!("SKIP what_posts_cost_is_measured_by_both_back_ends: no UCX");
+    }
+    assert!(output.status.success(), "{errors}\n{table}");
+    let report: Value = serde_json::from_slice(&std::fs::read(&json).expect("the file")).expect("JSON");
+    let rows = report["rows"].as_array().expect("rows");
+    let rate = |measure: &str| {
+        let row = rows
+            .iter()
+            .find(|row| row["measure"] == measure)
+            .unwrap_or_else(|| panic!("{measure}: {report}"));
+        assert_eq!((row["unit"].as_str(), row["bytes"].as_u64()), (Some("M/s"), Some(8)), "{row}");
+        row["ours"]["median"].as_f64().expect("a median")
+    };
+    assert_eq!(rows.len(), 4, "{report}");
+    for way in ["any", "queue, software card"] {
+        let [posted, arrived] =
+            ["posted", "arrived"].map(|what| rate(&format!("kernel's p, {what} ({way})")));
+        assert!(0.0 < arrived && arrived < posted && posted < 1000.0, "{table}");
+    }
+}
+
+#[test]
 fn near_pes_are_measured_with_far_ones_in_the_job_and_without() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let json = folder.path().join("mixed.json");

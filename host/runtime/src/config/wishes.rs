@@ -28,31 +28,44 @@ pub(crate) enum TransportWish {
     QueueEmulated,
     /// The network, and for kernels queues of an mlx5 card.
     Queue,
+    /// The same; by the network where one of two PEs has no such card.
+    QueueUcx,
+    /// Mapped where memory can be mapped, else as [`TransportWish::QueueUcx`].
+    DirectQueueUcx,
 }
 
 impl TransportWish {
-    const NAMES: [(&'static str, TransportWish); 6] = [
+    const NAMES: [(&'static str, TransportWish); 8] = [
         ("auto", TransportWish::Auto),
         ("direct", TransportWish::Direct),
         ("ucx", TransportWish::Ucx),
         ("fake", TransportWish::Fake),
         ("queue-emulated", TransportWish::QueueEmulated),
         ("queue", TransportWish::Queue),
+        ("queue,ucx", TransportWish::QueueUcx),
+        ("direct,queue,ucx", TransportWish::DirectQueueUcx),
     ];
 
     pub(crate) fn parse(text: &str) -> Result<TransportWish> {
-        let known = Self::NAMES.iter().find(|(name, _)| text.trim().eq_ignore_ascii_case(name));
+        let said: String = text.chars().filter(|c| !c.is_whitespace()).collect();
+        let known = Self::NAMES.iter().find(|(name, _)| said.eq_ignore_ascii_case(name));
         known.map(|(_, wish)| *wish).ok_or_else(|| {
             err!(
                 ENVIRONMENT,
-                "RUSHMEM_TRANSPORT={text}: expected auto, direct, ucx, fake, queue or queue-emulated"
+                "RUSHMEM_TRANSPORT={text}: expected auto, direct, ucx, fake, queue, queue-emulated, or one of the lists \
+                 queue,ucx and direct,queue,ucx, of which each PE is reached by the first that leads there"
             )
         })
     }
 
     /// Kernels are to write queues of a card.
     pub(crate) fn has_queues(self) -> bool {
-        matches!(self, TransportWish::Queue | TransportWish::QueueEmulated)
+        matches!(self, TransportWish::Queue | TransportWish::QueueEmulated) || self.may_lack_queues()
+    }
+
+    /// Where no queue leads to a PE, kernels are to reach it by the network.
+    pub(crate) fn may_lack_queues(self) -> bool {
+        matches!(self, TransportWish::QueueUcx | TransportWish::DirectQueueUcx)
     }
 
     /// How the wish of that number is written.
@@ -125,6 +138,19 @@ impl Carrier {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ways_are_names_and_two_lists() {
+        for (name, wish) in TransportWish::NAMES {
+            assert_eq!(TransportWish::parse(name).unwrap(), wish);
+            assert_eq!(TransportWish::name(wish as u32), name);
+        }
+        assert_eq!(TransportWish::parse(" Queue, UCX ").unwrap(), TransportWish::QueueUcx);
+        for text in ["queue,", "ucx,queue", "queue,fake", "direct,queue", ","] {
+            let error = TransportWish::parse(text).unwrap_err().message;
+            assert!(error.contains("direct,queue,ucx"), "{error}");
+        }
+    }
 
     #[test]
     fn carriers() {

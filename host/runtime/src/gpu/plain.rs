@@ -33,11 +33,12 @@ impl Plain {
         Ok(plain)
     }
 
-    /// Replaces the contents, from the first byte on. Waits until they are there.
-    pub(crate) fn fill(&self, contents: &[u8]) -> Result<()> {
+    /// Replaces the contents from byte `from` on. Waits until they are there.
+    pub(crate) fn fill(&self, from: usize, contents: &[u8]) -> Result<()> {
+        let _current = self.cuda.current()?;
         let stream = Stream::new(&self.cuda, Priority::High)?;
         // SAFETY: the caller gives no more than there was at first; waited for.
-        unsafe { stream.copy(self.at, contents.as_ptr() as usize, contents.len()) }?;
+        unsafe { stream.copy(self.at + from, contents.as_ptr() as usize, contents.len()) }?;
         stream.finish()
     }
 

@@ -148,9 +148,12 @@ fn far(net: &Arc<Mutex<Network>>, there: &mut [u8]) -> Far {
         gates: OnceLock::new(),
         stop: AtomicBool::new(false),
         retries: Arc::new([]),
+        may_lack_queues: false,
     };
     let boot = Arc::new(rushmem_bootstrap_uid::Single);
-    Far { shared: Arc::new(shared), boot, proxy: None, name: "stand-in", about: String::new(), gpu: false }
+    let (about, without_queues) = (String::new(), String::new());
+    let shared = Arc::new(shared);
+    Far { shared, boot, proxy: None, name: "stand-in", about, without_queues, gpu: false }
 }
 
 /// The job was broken before the call, which therefore waits for nothing.

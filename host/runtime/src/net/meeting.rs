@@ -3,6 +3,7 @@
 
 use rushmem_bootstrap_abi::Bootstrap;
 
+use super::queue::links::{all_connected, CardOffer};
 use super::queue::Queues;
 use super::Shared;
 use crate::error::{err, Error, Result};
@@ -94,9 +95,12 @@ pub(super) fn introduce(
     Ok(transport)
 }
 
+/// What is done when cards are connected.
+const CONNECTING: &str = "connecting the network cards whose queues kernels write";
+
 /// Connects everybody's network cards, whose queues kernels write.
 pub(super) fn connect_cards(opened: Result<Queues>, boot: &dyn Bootstrap) -> Result<Queues> {
-    let what = "connecting the network cards whose queues kernels write";
+    let what = CONNECTING;
     let (queues, mine) = match opened.map_err(|e| e.context(what)) {
         Ok(queues) => {
             let address = queues.card_address();
@@ -106,9 +110,62 @@ pub(super) fn connect_cards(opened: Result<Queues>, boot: &dyn Bootstrap) -> Res
     };
     let all = exchange(boot, what, mine)?;
     let mut queues = queues.expect("the exchange fails where there are none");
-    let connected = queues.connect(&all).map(|()| Vec::new());
+    let all: Vec<Option<Vec<u8>>> = all.into_iter().map(Some).collect();
+    let connected = queues.connect(&all).and_then(all_connected).map(|()| Vec::new());
     exchange(boot, what, connected)?;
     Ok(queues)
+}
+
+/// Connects the network cards that there are. Both ends of a queue come to know of each other's failures, so
+/// that they agree on it. Fails where the bootstrap does, and else nowhere. Why this PE has no card, where it
+/// has none.
+pub(super) fn connect_cards_that_there_are(
+    opened: Result<Queues>,
+    boot: &dyn Bootstrap,
+    me: usize,
+) -> Result<std::result::Result<Queues, String>> {
+    let offer = match &opened {
+        Ok(queues) => CardOffer::Card(queues.card_address()),
+        Err(e) => CardOffer::None(e.message.clone()),
+    };
+    let all = exchange(boot, CONNECTING, Ok(offer.encode()))?;
+    let mut addresses = Vec::with_capacity(all.len());
+    let mut why: Vec<Option<String>> = Vec::with_capacity(all.len());
+    for (pe, theirs) in all.iter().enumerate() {
+        let (address, reason) = match CardOffer::decode(theirs, pe) {
+            Ok(CardOffer::Card(address)) => (Some(address), None),
+            Ok(CardOffer::None(reason)) => (None, Some(format!("that PE has none: {reason}"))),
+            Err(e) => (None, Some(e.message)),
+        };
+        addresses.push(address);
+        why.push(reason);
+    }
+    let mut opened = opened.map_err(|e| e.message);
+    if let Ok(queues) = &mut opened {
+        match queues.connect(&addresses) {
+            Ok(failures) => {
+                for (why, failure) in why.iter_mut().zip(failures) {
+                    *why = why.take().or(failure.map(|e| e.message));
+                }
+            }
+            Err(e) => why.iter_mut().for_each(|why| *why = why.take().or(Some(e.message.clone()))),
+        }
+    }
+    let connected = why.iter().map(|why| u8::from(opened.is_ok() && why.is_none())).collect();
+    let all = exchange(boot, CONNECTING, Ok(connected))?;
+    let mut queues = match opened {
+        Ok(queues) => queues,
+        Err(why) => return Ok(Err(why)),
+    };
+    for (why, theirs) in why.iter_mut().zip(&all) {
+        if theirs.get(me) != Some(&1) {
+            let refused =
+                "that PE could not connect its card to this PE's: its log says why (RUSHMEM_LOG=info)";
+            why.get_or_insert_with(|| refused.to_owned());
+        }
+    }
+    queues.leave_out(&why)?;
+    Ok(Ok(queues))
 }
 
 /// See [`RemoteMemory::add`](crate::memory::remote::RemoteMemory::add).
@@ -131,13 +188,22 @@ pub(super) unsafe fn add(
         let id = engine.segments().new_id();
         // SAFETY: the caller keeps the memory until it is forgotten.
         let key = unsafe { engine.transport().register(id, memory) };
-        let queue = match engine.queues() {
+        let queue = match engine.queues().filter(|queues| queues.lead_anywhere()) {
             // SAFETY: the caller keeps the memory until it is forgotten.
             Some(queues) => unsafe { queues.register(id, offset, memory) },
             None => Ok(0),
         };
+        let queue = match queue {
+            Ok(key) => Ok([&[0], &key.to_le_bytes()[..]].concat()),
+            // Kernels can do without the card.
+            Err(e) if shared.may_lack_queues => {
+                log::info!("{}: the card does not take memory for kernels: {e}", shared.health.who());
+                Ok(vec![1; 5])
+            }
+            Err(e) => Err(e),
+        };
         let both = key.and_then(|key| Ok((key, queue?)));
-        (id, both.map(|(key, queue)| [&(own as u64).to_le_bytes()[..], &queue.to_le_bytes(), &key].concat()))
+        (id, both.map(|(key, queue)| [&(own as u64).to_le_bytes()[..], &queue, &key].concat()))
     };
     let mine = mine.map_err(|e| e.context("making memory known to PEs on other hosts"));
     let all = exchange(boot, "making memory known to PEs on other hosts", mine);
@@ -155,10 +221,104 @@ pub(super) unsafe fn add(
     let remote =
         all.iter().map(|theirs| u64::from_le_bytes(theirs[..8].try_into().expect("eight bytes"))).collect();
     let queue_keys: Vec<u32> =
-        all.iter().map(|theirs| u32::from_le_bytes(theirs[8..12].try_into().expect("four bytes"))).collect();
-    let keys: Vec<Vec<u8>> = all.into_iter().map(|theirs| theirs[12..].to_vec()).collect();
+        all.iter().map(|theirs| u32::from_le_bytes(theirs[9..13].try_into().expect("four bytes"))).collect();
+    let without_card = all.iter().position(|theirs| theirs[8] != 0);
+    let keys: Vec<Vec<u8>> = all.into_iter().map(|theirs| theirs[13..].to_vec()).collect();
     let reachable = keys.iter().map(|key| !key.is_empty()).collect();
     engine.transport().learn_keys(id, keys);
     engine.segments().insert(id, offset, bytes, own, remote, reachable);
-    engine.queues().map_or(Ok(()), |queues| queues.insert(id, offset, bytes, &queue_keys))
+    let Some(queues) = engine.queues().filter(|queues| queues.lead_anywhere()) else { return Ok(()) };
+    let inserted = match without_card {
+        None => queues.insert(id, offset, bytes, &queue_keys),
+        Some(pe) => {
+            Err(err!(ENVIRONMENT, "the card of PE {pe} did not take it: its log says why (RUSHMEM_LOG=info)"))
+        }
+    };
+    let Err(e) = inserted else { return Ok(()) };
+    if !shared.may_lack_queues {
+        return Err(e);
+    }
+    queues.forget(id);
+    log::info!("{}: kernels reach {bytes} bytes of symmetric memory by the proxy: {e}", shared.health.who());
+    if offset == 0 {
+        // Where the probes read that a kernel's quiet posts; nothing was posted yet.
+        let why = Some(format!("symmetric memory is not known to the cards: {e}"));
+        queues.leave_out(&vec![why; queue_keys.len()])?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::super::queue::card::NetworkCard;
+    use super::super::queue::emulated::SoftwareCard;
+    use super::*;
+
+    /// PE 0 of four, whose others say in each exchange what stands here.
+    struct Scripted {
+        others: Vec<[Vec<u8>; 3]>,
+        calls: AtomicUsize,
+    }
+
+    impl Bootstrap for Scripted {
+        fn name(&self) -> &str {
+            "scripted"
+        }
+        fn rank(&self) -> u32 {
+            0
+        }
+        fn n_ranks(&self) -> u32 {
+            4
+        }
+        fn allgather(&self, mine: &[u8], out: &mut [u8]) -> rushmem_bootstrap_abi::Result<()> {
+            // Lengths, then bytes.
+            let call = self.calls.fetch_add(1, Ordering::Relaxed);
+            let (own, rest) = out.split_at_mut(mine.len());
+            own.copy_from_slice(mine);
+            for (theirs, out) in self.others[call / 2].iter().zip(rest.chunks_exact_mut(mine.len())) {
+                let length = (theirs.len() as u64).to_le_bytes();
+                let said = if call % 2 == 0 { &length[..] } else { theirs };
+                out[..said.len()].copy_from_slice(said);
+            }
+            Ok(())
+        }
+        fn alltoall(&self, _: &[u8], _: &mut [u8]) -> rushmem_bootstrap_abi::Result<()> {
+            Ok(())
+        }
+        fn barrier(&self) -> rushmem_bootstrap_abi::Result<()> {
+            Ok(())
+        }
+        fn broadcast(&self, _: &mut [u8], _: u32) -> rushmem_bootstrap_abi::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// PE 1 cannot connect to this one, which could; PE 2 has no card; PE 3 can.
+    #[test]
+    fn a_queue_needs_both_of_its_ends() {
+        let card = |me| SoftwareCard::new(me, None, None, 0, None).unwrap();
+        let cards = [card(1), card(3)];
+        let [one, three] = [0, 1].map(|i| CardOffer::Card(cards[i].address()).encode());
+        let none = CardOffer::None("its port is down".into()).encode();
+        let meet = |opened| {
+            let others = vec![
+                [one.clone(), none.clone(), three.clone()],
+                [vec![0, 0, 0, 1], vec![0; 4], vec![1, 1, 0, 0]],
+            ];
+            let boot = Scripted { others, calls: AtomicUsize::new(0) };
+            let met = connect_cards_that_there_are(opened, &boot, 0).unwrap();
+            // Whatever it has, it takes part to the end.
+            assert_eq!(boot.calls.into_inner(), 4);
+            met
+        };
+        let queues = meet(Queues::new(0, 4, 64, None, Box::new(card(0)))).unwrap();
+        assert_eq!([0, 1, 2, 3].map(|pe| queues.leads_to(pe)), [false, false, false, true]);
+        assert!(queues.why_left_out(1).unwrap().contains("that PE could not connect its card to this PE's"));
+        assert_eq!(queues.why_left_out(2).unwrap(), "that PE has none: its port is down");
+        assert_eq!(queues.why_left_out(3), None);
+        let Err(why) = meet(Err(err!(ENVIRONMENT, "no card here"))) else { panic!("it has no card") };
+        assert_eq!(why, "no card here");
+    }
 }

@@ -77,6 +77,8 @@ struct Shared {
     stop: AtomicBool,
     /// By PE: operations that found too much under way, and were tried again.
     retries: Arc<[AtomicU64]>,
+    /// Kernels reach PEs and memory by the proxy where the network card does not.
+    may_lack_queues: bool,
 }
 
 /// This PE's way to PEs whose memory is not mapped.
@@ -86,6 +88,8 @@ pub(crate) struct Far {
     proxy: Option<JoinHandle<()>>,
     name: &'static str,
     about: String,
+    /// Why this PE has no queues, where that is to be said.
+    without_queues: String,
     gpu: bool,
 }
 
@@ -132,14 +136,25 @@ impl Far {
         &self.shared.retries
     }
 
-    /// The transport's name.
-    pub(crate) fn name(&self) -> &'static str {
-        self.name
-    }
-
-    /// The transport, for people.
-    pub(crate) fn about(&self) -> &str {
-        &self.about
+    /// The way to `pe`: its name, and more about it for people.
+    pub(crate) fn way_to(&self, pe: usize) -> (&'static str, String) {
+        let mut engine = self.shared.lock();
+        match engine.queues() {
+            Some(queues) if queues.leads_to(pe) => {
+                (queues.name(), format!("{}; the rest goes by {}", queues.about(), self.name))
+            }
+            other => {
+                let why = other.map_or(self.without_queues.as_str(), |queues| {
+                    queues.why_left_out(pe).unwrap_or_default()
+                });
+                let why = if why.is_empty() {
+                    String::new()
+                } else {
+                    format!("; no card's queue leads there: {why}")
+                };
+                (self.name, format!("{}{why}", self.about))
+            }
+        }
     }
 
     /// Where a stream may wait for an operation; `None` where it has to wait in a call.

@@ -43,6 +43,9 @@ pub(crate) struct Meeting {
     me: usize,
     transport: Box<dyn Transport>,
     queues: Option<Queues>,
+    /// Why this PE has no queues.
+    without_queues: String,
+    may_lack_queues: bool,
     names: Vec<String>,
     cuda: Option<Arc<Cuda>>,
     health: Arc<Health>,
@@ -118,21 +121,30 @@ impl Meeting {
             };
             Queues::new(me, cards.len(), config.queue_slots, cuda, card)
         };
-        let asked = config.transport.has_queues();
-        let queues = asked.then(|| meeting::connect_cards(open(), &**boot)).transpose()?;
+        let may_lack_queues = config.transport.may_lack_queues();
+        let queues = if may_lack_queues {
+            meeting::connect_cards_that_there_are(open(), &**boot, me)?
+        } else if config.transport.has_queues() {
+            Ok(meeting::connect_cards(open(), &**boot)?)
+        } else if log::log_enabled!(log::Level::Info) {
+            Err(verbs::why_not(config.verbs.as_deref()))
+        } else {
+            Err(String::new())
+        };
         match &queues {
-            Some(queues) => log::info!("{}: {}", health.who(), queues.about()),
-            None if log::log_enabled!(log::Level::Info) => log::info!(
-                "{}: kernels reach far PEs by the proxy, and not by queues of a network card: {}",
-                health.who(),
-                verbs::why_not(config.verbs.as_deref())
+            Ok(queues) => log::info!("{}: {}", health.who(), queues.summary(|pe| cards[pe].who())),
+            Err(why) => log::info!(
+                "{}: kernels reach far PEs by the proxy, and not by queues of a network card: {why}",
+                health.who()
             ),
-            None => {}
         }
+        let without_queues = queues.as_ref().err().filter(|_| may_lack_queues).cloned().unwrap_or_default();
         Ok(Meeting {
             me,
             transport,
-            queues,
+            queues: queues.ok(),
+            without_queues,
+            may_lack_queues,
             names: cards.iter().map(Card::who).collect(),
             cuda: cuda.cloned(),
             health: Arc::clone(health),
@@ -143,13 +155,9 @@ impl Meeting {
     /// The engine turns from now on, with its proxy thread. `control` is where arrivals of other nodes' PEs
     /// are noted.
     pub(crate) fn join(self, control: &Arc<Control>) -> Result<Joined> {
-        let Meeting { me, mut transport, queues, names, cuda, health, boot } = self;
-        let (name, about) = match &queues {
-            Some(queues) => {
-                (queues.name(), format!("{}; the rest goes by {}", queues.about(), transport.name()))
-            }
-            None => (transport.name(), transport.about()),
-        };
+        let Meeting { me, mut transport, queues, without_queues, may_lack_queues, names, cuda, health, boot } =
+            self;
+        let (name, about) = (transport.name(), transport.about());
         let gpu = cuda.is_some();
         let doorbell = Doorbell::new(transport.fd())?;
         transport.arm();
@@ -170,6 +178,7 @@ impl Meeting {
             gates: OnceLock::new(),
             stop: AtomicBool::new(false),
             retries,
+            may_lack_queues,
         });
         let weak = Arc::downgrade(&shared);
         health.let_help(Box::new(move || {
@@ -182,7 +191,7 @@ impl Meeting {
             .name("rushmem-proxy".into())
             .spawn(move || proxy::run(&driven))
             .map_err(|e| Error::thread("the proxy thread", &e))?;
-        let net = Arc::new(Far { shared, boot, proxy: Some(proxy), name, about, gpu });
+        let net = Arc::new(Far { shared, boot, proxy: Some(proxy), name, about, without_queues, gpu });
         Ok(Joined { kernels: Detached { net: Arc::clone(&net) }, net })
     }
 }
@@ -213,7 +222,9 @@ impl Prepared {
 
     /// What the device state's `queues` is to be.
     pub(crate) fn queues_address(&self) -> usize {
-        self.net.shared.lock().queues().map_or(0, |queues| queues.device_address())
+        let mut engine = self.net.shared.lock();
+        let queues = engine.queues().filter(|queues| queues.lead_anywhere());
+        queues.map_or(0, |queues| queues.device_address())
     }
 
     /// What the device state's `mailbox` is to be.

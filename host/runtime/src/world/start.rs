@@ -477,8 +477,7 @@ fn describe(
 ) -> Peer {
     let text = |s: &str| CString::new(s.replace('\0', "")).unwrap_or_default();
     let (pe, me) = (card.pe as usize, mine.pe as usize);
-    let network = far.map_or("none", Far::name);
-    let about = far.map_or("", Far::about);
+    let (network, about) = far.map_or_else(|| ("none", String::new()), |far| far.way_to(pe));
     let (transport, reason) = if pe == me {
         ("direct", "itself".to_owned())
     } else if near.contains(card.pe as i32) {

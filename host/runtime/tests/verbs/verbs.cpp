@@ -40,17 +40,19 @@ extern "C" size_t stand_in_objects() {
   return objects.size();
 }
 
+constexpr int cards_known = 8;
+
 static model *cards() {
   static model *all = [] {
-    static model made[7] = {};
+    static model made[cards_known] = {};
     struct facts { const char *name; bool mlx5, devx, ethernet, v2; int active, ports, pairs; };
-    const facts list[7] = {
+    const facts list[cards_known] = {
         {"qedr0", false, false, true, true, 1, 1, pairs}, {"mlx5_0", true, true, false, false, 0, 1, pairs},
         {"mlx5_1", true, true, true, true, 2, 2, pairs},  {"mlx5_2", true, true, false, false, 1, 1, pairs},
         {"mlx5_3", true, true, true, true, 1, 1, 1},      {"mlx5_4", true, false, true, true, 1, 1, pairs},
-        {"mlx5_5", true, true, true, false, 1, 1, pairs},
+        {"mlx5_5", true, true, true, false, 1, 1, pairs}, {"mlx5_6", true, true, true, true, 1, 1, pairs},
     };
-    for (int i = 0; i < 7; ++i) {
+    for (int i = 0; i < cards_known; ++i) {
       const facts &f = list[i];
       snprintf(made[i].name, sizeof made[i].name, "%s", f.name);
       made[i].mlx5 = f.mlx5, made[i].devx = f.devx, made[i].ethernet = f.ethernet, made[i].v2 = f.v2;
@@ -88,9 +90,15 @@ void mac_of(const unsigned char gid[16], unsigned char mac[6]) {
 extern "C" {
 
 struct ibv_device **ibv_get_device_list(int *count) {
-  auto **list = static_cast<ibv_device **>(calloc(8, sizeof(ibv_device *)));
-  for (int i = 0; i < 7; ++i) list[i] = cards() + i;
-  if (count) *count = 7;
+  auto **list = static_cast<ibv_device **>(calloc(cards_known + 1, sizeof(ibv_device *)));
+  /* STAND_IN_CARDS: this machine has these alone, with commas around each name. */
+  const char *only = getenv("STAND_IN_CARDS");
+  int n = 0;
+  for (int i = 0; i < cards_known; ++i) {
+    const std::string name = std::string(",") + cards()[i].name + ",";
+    if (!only || !*only || strstr(only, name.c_str())) list[n++] = cards() + i;
+  }
+  if (count) *count = n;
   return list;
 }
 void ibv_free_device_list(struct ibv_device **list) { free(list); }
@@ -144,6 +152,8 @@ int _ibv_query_gid_ex(struct ibv_context *given, uint32_t port, uint32_t index, 
                       uint32_t flags, size_t size) {
   const model *of = static_cast<context *>(given)->card;
   if (flags != 0 || size != sizeof *entry || int(port) != of->active_port) return EINVAL;
+  /* This port's interface has no address. */
+  if (std::string(of->name) == "mlx5_6") return ENODATA;
   /* Ethernet: v1 first, then a gap, then v2. */
   const bool v2 = index == 3 && of->ethernet && of->v2;
   if (index != 0 && !v2) return ENODATA;
@@ -197,6 +207,14 @@ struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *given, void *address, size_t byte
   unsigned char in[1];
   char *page = reinterpret_cast<char *>(reinterpret_cast<uint64_t>(address) & ~uint64_t(4095));
   if (!wrong && (mincore(page, 1, in) != 0 || mincore(page + (bytes - 1) / 4096 * 4096, 1, in) != 0)) wrong = "memory that is not mapped";
+  /* STAND_IN_LOCKED: so many bytes may be pinned (`ulimit -l`). */
+  const char *limit = getenv("STAND_IN_LOCKED");
+  static uint64_t pinned;
+  const bool too_much = limit && *limit && pinned + bytes > strtoull(limit, nullptr, 10);
+  if (!wrong && too_much) {
+    errno = ENOMEM;
+    return nullptr;
+  }
   static uint8_t variant;
   for (uint32_t i = 1; !wrong && i < regions; ++i) {
     region &r = shared.all_regions[i];
@@ -207,6 +225,7 @@ struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *given, void *address, size_t byte
     made->context = given->context, made->pd = given, made->addr = address, made->length = bytes;
     made->lkey = made->rkey = r.key;
     ++pd->users;
+    pinned += bytes;
     static_cast<context *>(given->context)->alive.insert(made);
     return made;
   }

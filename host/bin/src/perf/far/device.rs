@@ -27,9 +27,12 @@ struct Way {
 fn ways(args: &FarArgs, gpus: bool) -> Vec<Way> {
     let set =
         |list: &[(&'static str, &str)]| list.iter().map(|(k, v)| (*k, (*v).to_owned())).collect::<Vec<_>>();
-    // Kernels post to the queues of a software card, instead of to the proxy's ring.
-    let queue =
-        || Way { name: "queue, software card", environment: set(&[("RUSHMEM_TRANSPORT", "queue-emulated")]) };
+    // Kernels post to the queues of a software card, instead of to the proxy's ring. It is not to be late on
+    // purpose.
+    let queue = || Way {
+        name: "queue, software card",
+        environment: set(&[("RUSHMEM_TRANSPORT", "queue-emulated"), ("RUSHMEM_FAKE_DELAY", "0")]),
+    };
     if !gpus {
         return vec![
             Way { name: "any", environment: Vec::new() },
@@ -65,7 +68,9 @@ pub(super) fn measure(
     if gpus == 1 {
         eprintln!("SKIP far: one GPU is here, which its PEs share: latencies are its time slices'");
     }
-    let ways = ways(args, gpus > 0);
+    let mut ways = ways(args, gpus > 0);
+    // Nobody waits for the network while a batch is posted.
+    ways.retain(|way| !(args.posts && way.name.ends_with("tcp")));
     let progress = Progress::new(ways.len());
     for way in ways {
         let (found, went_wrong) = start(&way, args)?;
@@ -95,6 +100,7 @@ fn start(way: &Way, args: &FarArgs) -> Result<(Found, Option<String>)> {
     let said = folder.path().join("said");
     let mut command = two_hosts(args, "far-device-pe", folder.path(), JOB_LIMIT_S)?;
     command.args(["--samples", &args.samples.to_string()]);
+    command.args(args.posts.then_some("--posts"));
     command.env("RUSHMEM_TRANSPORT", "ucx").env("RUSHMEM_WAIT_TIMEOUT", "20");
     command.envs(way.environment.iter().map(|(name, value)| (*name, value.as_str())));
     command.stderr(File::create(&said)?);

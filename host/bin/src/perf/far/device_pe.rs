@@ -3,10 +3,11 @@
 
 use std::time::Instant;
 
-use rushmem::{Kernel, Launch, Source, SymSlice, World};
+use rushmem::{Device, Kernel, Launch, Source, SymSlice, World};
 use serde::{Deserialize, Serialize};
 
 use super::pair::{words, Pair};
+use super::posts;
 use crate::args::FarDevicePeArgs;
 use crate::job::{Failure, Result};
 
@@ -40,10 +41,13 @@ pub(super) struct Found {
 /// `rushmem-perf far-device-pe`.
 pub(crate) fn run(args: &FarDevicePeArgs) -> Result<()> {
     let world = World::init()?;
-    let pair = Pair::of(&world, &args.pe)?;
+    let pair = Pair::by(&world, &args.pe, &["ucx", "queue-emulated"])?;
     let bench = Bench { pair: &pair, samples: args.samples };
     let mut own = Found { reason: pair.reason.clone(), device: world.device_name(), figures: Vec::new() };
-    let module = world.load(Source::text(KERNELS).name("far_device.cu"))?;
+    let source = Source::text([KERNELS, posts::KERNEL].concat()).name("far_device.cu");
+    // On GPUs kernels have queues where they are compiled for them.
+    let queues = !matches!(world.device(), Device::Cpu) && pair.way != "ucx";
+    let module = world.load(if queues { source.option("-DRUSHMEM_NET_QUEUE") } else { source })?;
     let mut keep = |name: &str, bytes: usize, unit: &str, found: Result<Vec<f64>>| -> Result<()> {
         let mut figure =
             Figure { name: name.into(), bytes: bytes as u64, unit: unit.into(), ..Figure::default() };
@@ -58,6 +62,15 @@ pub(crate) fn run(args: &FarDevicePeArgs) -> Result<()> {
         // The other PE is somewhere else now: nothing that follows would meet it.
         went_wrong.map_or(Ok(()), |why| Err(Failure::new(why)))
     };
+    let (posted, arrived) = match posts::measure(&pair, &module.kernel("post")?, args.samples) {
+        Ok(found) => (Ok(found.posted), Ok(found.arrived)),
+        Err(why) => (Err(Failure::new(why.to_string())), Err(why)),
+    };
+    keep("kernel's p, posted", 8, "M/s", posted)?;
+    keep("kernel's p, arrived", 8, "M/s", arrived)?;
+    if args.posts {
+        return Ok(world.finalize()?);
+    }
     keep("kernel's put_signal, one way", 8, "us", bench.pingpong(&module.kernel("pingpong")?))?;
     keep("kernel's fetch_add", 8, "us", bench.kernel_add(&module.kernel("add")?))?;
     keep("host's fetch_add", 8, "us", bench.host_add())?;

@@ -11,6 +11,7 @@ pub(crate) mod device_pe;
 mod pair;
 pub(crate) mod pe;
 mod perftest;
+mod posts;
 
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
@@ -123,10 +124,11 @@ pub(crate) fn run(args: &FarArgs) -> Result<ExitCode> {
         return Err(Failure::new("far starts jobs of its own: run rushmem-perf without a launcher for it"));
     }
     let (mut rows, mut about, mut missing) = (Vec::new(), Vec::new(), Vec::new());
-    if !args.figures.is_empty() || !args.device {
+    let device = args.device || args.posts;
+    if !args.figures.is_empty() || !device {
         compare(args, &mut rows, &mut about, &mut missing)?;
     }
-    if args.device || (args.figures.is_empty() && gpu::count()? > 0) {
+    if device || (args.figures.is_empty() && gpu::count()? > 0) {
         device::measure(args, &mut rows, &mut about, &mut missing)?;
     }
     about.iter().for_each(|line| println!("{line}"));

@@ -15,7 +15,9 @@ pub(super) struct Pair<'a> {
     pub(super) other: Pe,
     /// It is PE 0.
     pub(super) first: bool,
-    /// How the other one is reached, for people.
+    /// How the other one is reached.
+    pub(super) way: String,
+    /// More about that, for people.
     pub(super) reason: String,
     /// Of the data, the same on both PEs.
     pub(super) salt: u64,
@@ -26,17 +28,25 @@ pub(super) struct Pair<'a> {
 impl<'a> Pair<'a> {
     /// An error unless there are two PEs, which reach each other by UCX.
     pub(super) fn of(world: &'a World, args: &PeArgs) -> Result<Pair<'a>> {
+        Pair::by(world, args, &["ucx"])
+    }
+
+    /// An error unless there are two PEs, which reach each other by one of these.
+    pub(super) fn by(world: &'a World, args: &PeArgs, ways: &[&str]) -> Result<Pair<'a>> {
         let me = world.my_pe().number();
         let other = Pe::new(1 - me.min(1));
         let peer = world.peer(other)?;
-        if world.n_pes() != 2 || peer.transport != "ucx" {
+        if world.n_pes() != 2 || !ways.contains(&peer.transport.as_str()) {
             return Err(Failure::new(format!(
-                "{other} is reached by {} ({}), not by UCX",
-                peer.transport, peer.reason
+                "{other} is reached by {} ({}), not by {}",
+                peer.transport,
+                peer.reason,
+                ways.join(" or ")
             )));
         }
         let &PeArgs { salt, corrupt, .. } = args;
-        Ok(Pair { world, other, first: me == 0, reason: peer.reason, salt, corrupt })
+        let (way, reason) = (peer.transport, peer.reason);
+        Ok(Pair { world, other, first: me == 0, way, reason, salt, corrupt })
     }
 
     /// Is what came out of this PE's memory what should be there?

@@ -1,7 +1,7 @@
 //! What a network card gives kernels: queues that they write themselves. [`super::Queues`] lays out their
 //! memory; a card carries out what is written there.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::net::transport::Memory;
 
 /// The keys to a registered piece of memory.
@@ -72,8 +72,9 @@ pub(in crate::net) trait NetworkCard: Send {
     /// The memory, all of it in `area`, outlives the card.
     unsafe fn open(&mut self, area: QueueArea, queues: Vec<Option<QueueMemory>>) -> Result<Vec<OpenQueue>>;
 
-    /// Connects each queue to its PE; all PEs' cards are open.
-    fn connect(&mut self, addresses: &[Vec<u8>]) -> Result<()>;
+    /// Connects each queue to its PE, where that has an address; all these PEs' cards are open. By PE: why
+    /// that failed.
+    fn connect(&mut self, addresses: &[Option<Vec<u8>>]) -> Result<Vec<Option<Error>>>;
 
     /// Makes `memory` known under the address `named`, for both sides of a copy.
     ///

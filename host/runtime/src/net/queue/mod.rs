@@ -5,7 +5,7 @@
 //!
 //! - [`card`]: what a card gives. [`mlx5`] is one; [`emulated`] is one as a program, for tests.
 //! - [`layout`]: where things lie in their memory. [`formats`]: what the host itself reads and writes of the
-//!   card's formats.
+//!   card's formats. [`links`]: to which PEs queues lead.
 
 pub(in crate::net) mod card;
 pub(in crate::net) mod emulated;
@@ -13,6 +13,7 @@ pub(in crate::net) mod formats;
 #[cfg(test)]
 mod formats_tests;
 mod layout;
+pub(in crate::net) mod links;
 pub(in crate::net) mod mlx5;
 
 use std::sync::atomic::{fence, AtomicU32, AtomicU64, Ordering};
@@ -53,6 +54,8 @@ pub(in crate::net) struct Queues {
     layout: Layout,
     open: Vec<OpenQueue>,
     has: Vec<bool>,
+    /// By PE: why no queue leads there.
+    left_out: Vec<Option<String>>,
     failed: Vec<bool>,
     registered: Vec<KnownPiece>,
     entries: usize,
@@ -160,7 +163,7 @@ impl Queues {
             }
             Some(cuda) => {
                 let plain = Plain::holding(cuda, &vec![0; lines * LINE])?;
-                plain.fill(&fill(plain.base() as u64))?;
+                plain.fill(0, &fill(plain.base() as u64))?;
                 DeviceMemory::Gpu(plain)
             }
         };
@@ -171,6 +174,7 @@ impl Queues {
             layout,
             open,
             failed: vec![false; n],
+            left_out: vec![None; n],
             has,
             registered: Vec::new(),
             entries: 0,
@@ -195,10 +199,6 @@ impl Queues {
     /// What other PEs' cards need in order to connect.
     pub(in crate::net) fn card_address(&self) -> Vec<u8> {
         self.card.address()
-    }
-
-    pub(in crate::net) fn connect(&mut self, addresses: &[Vec<u8>]) -> Result<()> {
-        self.card.connect(addresses)
     }
 
     fn device_base(&self) -> usize {

@@ -142,8 +142,9 @@ impl NetworkCard for SoftwareCard {
         Ok(open)
     }
 
-    fn connect(&mut self, addresses: &[Vec<u8>]) -> Result<()> {
+    fn connect(&mut self, addresses: &[Option<Vec<u8>>]) -> Result<Vec<Option<Error>>> {
         for (pe, address) in addresses.iter().enumerate().skip(self.me + 1) {
+            let Some(address) = address else { continue };
             let [name, secret] = [address.get(..16), address.get(16..32)];
             let (Some(name), Some(secret)) = (name, secret) else {
                 return Err(err!(INTERNAL, "the card's address of PE {pe} has {} bytes", address.len()));
@@ -168,7 +169,7 @@ impl NetworkCard for SoftwareCard {
         };
         let thread = std::thread::Builder::new().name("rushmem-card".into()).spawn(run);
         self.thread = Some(thread.map_err(|e| Error::thread("the software card", &e))?);
-        Ok(())
+        Ok(addresses.iter().map(|_| None).collect())
     }
 
     unsafe fn register(&mut self, memory: Memory, named: u64) -> Result<RegionKeys> {

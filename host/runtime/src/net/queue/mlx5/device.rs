@@ -79,6 +79,17 @@ unsafe impl Send for OpenCard {}
 // SAFETY: rdma-core's calls lock what they share.
 unsafe impl Sync for OpenCard {}
 
+/// A port's state (`enum ibv_port_state`), and what to do about it.
+fn state(state: u32) -> &'static str {
+    match state {
+        1 => "down; is its cable in, and its interface up? `ip link`, `ibstat`",
+        2 => "starting; on InfiniBand it waits for a subnet manager",
+        3 => "set up; on InfiniBand it waits for the subnet manager",
+        5 => "its link was lost a moment ago",
+        _ => "no driver has it",
+    }
+}
+
 /// The system's reason for the last failure.
 fn errno() -> std::io::Error {
     std::io::Error::last_os_error()
@@ -193,7 +204,7 @@ impl OpenCard {
                 break;
             }
             if attr.state != ACTIVE {
-                said.push(format!("port {port} is not active (state {})", attr.state));
+                said.push(format!("port {port} is not active (state {}: {})", attr.state, state(attr.state)));
                 continue;
             }
             self.port = port;

@@ -22,7 +22,7 @@ use self::device::{Address, OpenCard, Wish};
 use self::library::MemoryRegion;
 use self::pair::{CardPair, QueuePlace, Umem};
 use super::card::{NetworkCard, OpenQueue, QueueArea, QueueMemory, QueueNeeds, RegionKeys};
-use crate::error::{err, Result};
+use crate::error::{err, Error, Result};
 use crate::net::transport::Memory;
 use crate::topology::card::random;
 
@@ -153,16 +153,15 @@ impl NetworkCard for Mlx5Card {
         Ok(open)
     }
 
-    fn connect(&mut self, addresses: &[Vec<u8>]) -> Result<()> {
-        for (pe, address) in addresses.iter().enumerate() {
-            let Some(Some(pair)) = self.pairs.get(pe) else { continue };
+    fn connect(&mut self, addresses: &[Option<Vec<u8>>]) -> Result<Vec<Option<Error>>> {
+        let to = |pe: usize, address: &[u8], pair: &CardPair| {
             let (peer, number, psn) = read(address, pe, self.me)?;
             let mtu = peer.mtu.min(self.device.address.mtu);
-            let path = self.device.path_to(&peer);
-            path.and_then(|path| pair.connect(&path, mtu, number, [self.psns[pe], psn]))
-                .map_err(|e| e.context(format_args!("PE {pe}")))?;
-        }
-        Ok(())
+            let path = self.device.path_to(&peer)?;
+            pair.connect(&path, mtu, number, [self.psns[pe], psn])
+        };
+        let pairs = addresses.iter().zip(&self.pairs).enumerate();
+        Ok(pairs.map(|(pe, (address, pair))| to(pe, address.as_deref()?, pair.as_ref()?).err()).collect())
     }
 
     unsafe fn register(&mut self, memory: Memory, named: u64) -> Result<RegionKeys> {

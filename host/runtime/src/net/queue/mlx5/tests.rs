@@ -9,6 +9,7 @@ use super::commands::{self, Path, QueueParts};
 use super::device::{Address, OpenCard, Wish};
 use super::Mlx5Card;
 use crate::net::queue::card::NetworkCard;
+use crate::net::queue::links::all_connected;
 use crate::net::queue::Queues;
 use crate::net::transport::Memory;
 use crate::verbs;
@@ -94,11 +95,11 @@ fn cards_are_listed_by_the_libraries_that_are_named() {
     let Some(stand_in) = stand_in("cards_are_listed_by_the_libraries_that_are_named") else { return };
     let listed = verbs::here(Some(&stand_in.folder)).unwrap();
     let listed: Vec<String> = listed.iter().map(ToString::to_string).collect();
-    assert_eq!(listed.len(), 7, "{listed:?}");
+    assert_eq!(listed.len(), 8, "{listed:?}");
     assert!(listed[0].starts_with("qedr0") && !listed[0].contains("mlx5"), "{listed:?}");
     assert!(listed[1].starts_with("mlx5_0 (mlx5)"), "{listed:?}");
     let why = verbs::why_not(Some(&stand_in.folder));
-    assert!(why.contains("mlx5_0 is here, and RUSHMEM_TRANSPORT=queue asks for it"), "{why}");
+    assert!(why.contains("mlx5_0 is here, and RUSHMEM_TRANSPORT=direct,queue,ucx asks for it"), "{why}");
 }
 
 #[test]
@@ -106,11 +107,12 @@ fn cards_that_cannot_be_opened_say_why() {
     let Some(stand_in) = stand_in("cards_that_cannot_be_opened_say_why") else { return };
     for (wish, why) in [
         ("qedr0", "qedr0 is no mlx5 card"),
-        ("mlx5_0", "mlx5_0: port 1 is not active (state 1), there is no port 2"),
+        ("mlx5_0", "is its cable in, and its interface up? `ip link`, `ibstat`), there is no port 2"),
         ("mlx5_1:1", "mlx5_1: port 1 is not active"),
         ("mlx5_1:3", "mlx5_1: there is no port 3"),
         ("mlx5_1:2:5", "port 2 has no GID that is set"),
         ("mlx5_4", "opening it with DEVX failed: Operation not supported"),
+        ("mlx5_6", "mlx5_6: port 1 has no GID that is set"),
         ("mlx5_9", "mlx5_1 is not asked for"),
     ] {
         let error = stand_in.card(0, Some(wish)).err().unwrap().message;
@@ -126,8 +128,8 @@ fn connected(stand_in: &StandIn, name: &str, slots: usize) -> [Queues; 2] {
         let card = Box::new(stand_in.card(me, Some(name)).unwrap());
         Queues::new(me, 2, slots, None, card).unwrap()
     });
-    let addresses: Vec<Vec<u8>> = both.iter().map(Queues::card_address).collect();
-    both.iter_mut().for_each(|queues| queues.connect(&addresses).unwrap());
+    let addresses: Vec<Option<Vec<u8>>> = both.iter().map(|queues| Some(queues.card_address())).collect();
+    both.iter_mut().for_each(|queues| all_connected(queues.connect(&addresses).unwrap()).unwrap());
     both
 }
 
@@ -186,8 +188,10 @@ fn ends_that_do_not_fit_say_so() {
     fails(&ethernet, &nowhere, "finding the way to the peer's address failed");
     // An address of another version.
     let mut card = connected(&stand_in, "mlx5_1", 64);
-    let error = card[0].connect(&[vec![], vec![9; 60]]).unwrap_err().message;
-    assert!(error.contains("both need one version"), "{error}");
+    let failures = card[0].connect(&[None, Some(vec![9; 60])]).unwrap();
+    assert!(failures[0].is_none());
+    let error = all_connected(failures).unwrap_err().message;
+    assert!(error.contains("PE 1: ") && error.contains("both need one version"), "{error}");
     drop(card);
     stand_in.told();
 }

@@ -1,0 +1,163 @@
+//! Which PEs a queue leads to. A queue needs a card at both ends; where `RUSHMEM_TRANSPORT` allows it,
+//! kernels reach the others by the proxy.
+
+use super::{DeviceMemory, Queues};
+use crate::error::{err, Error, Result};
+use rushmem_abi::device::RawQueue;
+
+impl Queues {
+    /// Connects each queue to the card of its PE, where that has sent an address. By PE: why that failed.
+    pub(in crate::net) fn connect(&mut self, addresses: &[Option<Vec<u8>>]) -> Result<Vec<Option<Error>>> {
+        self.card.connect(addresses)
+    }
+
+    /// Lets kernels reach the PEs by the proxy for which `why` has a reason; no kernel runs yet.
+    pub(in crate::net) fn leave_out(&mut self, why: &[Option<String>]) -> Result<()> {
+        for (pe, why) in why.iter().enumerate() {
+            let Some(why) = why.as_ref().filter(|_| self.has[pe]) else { continue };
+            let offset = pe * size_of::<RawQueue>();
+            match &self.device {
+                // SAFETY: the queue's header, which kernels do not read yet.
+                DeviceMemory::Host(memory) => unsafe {
+                    memory.host().cast::<u8>().add(offset).cast::<RawQueue>().write(RawQueue::NONE);
+                },
+                DeviceMemory::Gpu(plain) => plain.fill(offset, &[0; size_of::<RawQueue>()])?,
+            }
+            self.has[pe] = false;
+            self.left_out[pe] = Some(why.clone());
+        }
+        Ok(())
+    }
+
+    /// Whether a queue leads to `pe`.
+    pub(in crate::net) fn leads_to(&self, pe: usize) -> bool {
+        self.has[pe]
+    }
+
+    /// Whether any leads anywhere.
+    pub(in crate::net) fn lead_anywhere(&self) -> bool {
+        self.has.contains(&true)
+    }
+
+    /// Why none leads to `pe`.
+    pub(in crate::net) fn why_left_out(&self, pe: usize) -> Option<&str> {
+        self.left_out[pe].as_deref()
+    }
+
+    /// One line for the log: the card, how many of the others it reaches, and why not the rest, where `who`
+    /// names them.
+    pub(in crate::net) fn summary(&self, who: impl Fn(usize) -> String) -> String {
+        let mut reasons: Vec<(&str, Vec<String>)> = Vec::new();
+        for (pe, why) in self.left_out.iter().enumerate() {
+            let Some(why) = why else { continue };
+            match reasons.iter_mut().find(|(known, _)| known == why) {
+                Some((_, pes)) => pes.push(format!("PE {pe}")),
+                None => reasons.push((why, vec![who(pe)])),
+            }
+        }
+        if reasons.is_empty() {
+            return self.about();
+        }
+        let rest: Vec<String> =
+            reasons.iter().map(|(why, pes)| format!("{}: {why}", pes.join(", "))).collect();
+        let reached = self.has.iter().filter(|has| **has).count();
+        let others = self.has.len() - 1;
+        format!(
+            "{}, of {reached} of {others} other PEs; kernels reach the rest by the proxy: {}",
+            self.about(),
+            rest.join("; ")
+        )
+    }
+}
+
+/// Where one failure is one too many: the first, with its PE.
+pub(in crate::net) fn all_connected(failures: Vec<Option<Error>>) -> Result<()> {
+    let first = failures.into_iter().enumerate().find_map(|(pe, failure)| Some((pe, failure?)));
+    first.map_or(Ok(()), |(pe, e)| Err(e.context(format_args!("PE {pe}"))))
+}
+
+/// What a PE says of itself when cards are connected where there are some: its card's address, or why it has
+/// none.
+#[derive(Debug, PartialEq, Eq)]
+pub(in crate::net) enum CardOffer {
+    Card(Vec<u8>),
+    None(String),
+}
+
+impl CardOffer {
+    /// A reason is cut after so many bytes.
+    const LONGEST: usize = 1000;
+
+    pub(in crate::net) fn encode(&self) -> Vec<u8> {
+        match self {
+            CardOffer::Card(address) => [&[1], &address[..]].concat(),
+            CardOffer::None(why) => {
+                let mut end = why.len().min(Self::LONGEST);
+                while !why.is_char_boundary(end) {
+                    end -= 1;
+                }
+                [&[0], &why.as_bytes()[..end]].concat()
+            }
+        }
+    }
+
+    pub(in crate::net) fn decode(bytes: &[u8], pe: usize) -> Result<CardOffer> {
+        match bytes {
+            [1, address @ ..] => Ok(CardOffer::Card(address.to_vec())),
+            [0, why @ ..] => Ok(CardOffer::None(String::from_utf8_lossy(why).into_owned())),
+            _ => Err(err!(MISMATCH, "what PE {pe} says of its card is of another version of rushmem")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::emulated::SoftwareCard;
+    use super::*;
+
+    #[test]
+    fn offers_survive_the_wire() {
+        let long = "é".repeat(700);
+        for offer in
+            [CardOffer::Card(vec![]), CardOffer::Card(vec![0, 1, 2]), CardOffer::None("no card".into())]
+        {
+            assert_eq!(CardOffer::decode(&offer.encode(), 3).unwrap(), offer);
+        }
+        let CardOffer::None(cut) = CardOffer::decode(&CardOffer::None(long.clone()).encode(), 3).unwrap()
+        else {
+            panic!()
+        };
+        assert!(long.starts_with(&cut) && cut.len() == 1000);
+        for bytes in [&[][..], &[2, 1]] {
+            assert!(CardOffer::decode(bytes, 3).unwrap_err().message.contains("PE 3"));
+        }
+    }
+
+    #[test]
+    fn pes_that_are_left_out_have_no_queue() {
+        let card = SoftwareCard::new(1, None, None, 0, None).unwrap();
+        let mut queues = Queues::new(1, 4, 64, None, Box::new(card)).unwrap();
+        let header = |queues: &Queues, pe: usize| {
+            let DeviceMemory::Host(memory) = &queues.device else { panic!() };
+            // SAFETY: the queue's header, which nobody writes now.
+            unsafe { memory.host().cast::<RawQueue>().add(pe).read().slots }
+        };
+        assert_eq!(queues.summary(|pe| format!("PE {pe}")), queues.about());
+        let why = |text: &str| Some(text.to_owned());
+        queues.leave_out(&[why("no card"), why("it is itself"), None, why("no card")]).unwrap();
+        let has: Vec<bool> = (0..4).map(|pe| queues.leads_to(pe)).collect();
+        assert_eq!(has, [false, false, true, false]);
+        assert_eq!([0, 1, 2, 3].map(|pe| header(&queues, pe) != 0), [false, false, true, false]);
+        assert!(queues.lead_anywhere() && queues.why_left_out(1).is_none());
+        let line = queues.summary(|pe| format!("PE {pe} (host a)"));
+        assert!(
+            line.ends_with(
+                "of 1 of 3 other PEs; kernels reach the rest by the proxy: PE 0 (host a), PE 3: no card"
+            ),
+            "{line}"
+        );
+        queues.leave_out(&[None, None, why("memory"), why("other")]).unwrap();
+        assert!(!queues.lead_anywhere() && queues.why_left_out(3) == Some("no card"));
+        assert!(queues.busy().is_empty() && queues.failure().is_none() && queues.reclaim());
+    }
+}
