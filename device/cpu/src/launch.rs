@@ -16,7 +16,8 @@ use crate::hooks::ThreadContext;
 use crate::limits::{block_problem, volume, Limits, MAX_GRID};
 use crate::lines::Lines;
 use crate::pool;
-use crate::trace::{Counters, SourceNames};
+use crate::source::SourceNames;
+use crate::trace::Counters;
 use crate::traced::KernelTrace;
 use crate::watch::Watched;
 

@@ -15,10 +15,12 @@
 mod block;
 pub mod cache;
 pub mod check;
+mod check_mode;
 mod compile;
 pub mod crash;
 mod dynamic_shared;
 mod error;
+mod function;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -29,12 +31,14 @@ mod launch;
 mod limits;
 mod lines;
 mod module;
+mod monotonic;
 mod os_thread;
 mod pool;
 mod ptx;
 mod report;
 mod scan;
 mod signals;
+mod source;
 mod stack;
 mod token;
 mod toolchain;

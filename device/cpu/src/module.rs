@@ -18,11 +18,8 @@ use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use rustix::fs::{fcntl_add_seals, memfd_create, MemfdFlags, SealFlags};
 
 use crate::cache::{by_descriptor, leads_to, unique, Folder};
-use crate::check::{
-    hooks::{CheckHooks, CHECK_HOOKS},
-    Mode,
-};
-use crate::compile::file_name;
+use crate::check::hooks::{CheckHooks, CHECK_HOOKS};
+use crate::check_mode::Mode;
 use crate::crash;
 use crate::error::Error;
 use crate::hooks::{Hooks, ThreadContext, HOOKS};
@@ -30,7 +27,8 @@ use crate::launch::{self, Code, LaunchConfig, Reports, RunError};
 use crate::limits::Limits;
 use crate::lines::Lines;
 use crate::signals;
-use crate::trace::{Counters, SourceNames};
+use crate::source::{file_name, SourceNames};
+use crate::trace::Counters;
 use crate::traced::{TraceHooks, TRACE_HOOKS};
 
 /// What a kernel parameter is, in the numbers of `RUSHMEM_ARG_*`: 0 pointer, 1 signed integer, 2 unsigned

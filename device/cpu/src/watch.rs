@@ -19,7 +19,8 @@ use std::sync::{Mutex, Once, OnceLock};
 use std::thread::Thread;
 use std::time::Duration;
 
-use crate::hooks::{self, now_ns};
+use crate::hooks;
+use crate::monotonic::now_ns;
 use crate::os_thread::{self, OsThread, TURN};
 use crate::signals;
 

@@ -11,9 +11,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::Block;
-use crate::hooks::{self, now_ns, ThreadContext};
+use crate::hooks::{self, ThreadContext};
 use crate::idle::Idle;
 use crate::launch::{Cause, Reports};
+use crate::monotonic::now_ns;
 use crate::report::{missing_lanes, named, text};
 use crate::trace::{Counters, SourcePlace};
 

@@ -11,7 +11,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::actor::{Conflict, Seen, Spot};
 use super::clock::Track;
 use super::world::{lock, World};
-use super::Mode;
+use crate::check_mode::Mode;
 
 /// The exit status of a process that found something, if it would have been 0.
 pub const EXIT_STATUS: i32 = 66;

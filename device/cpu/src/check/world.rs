@@ -10,7 +10,7 @@ use super::actor::{Actor, Conflict, Pages, Spot};
 use super::allocations::Allocations;
 use super::clock::{Clock, Strand, Track};
 use super::segment::{Segment, PAGE};
-use super::Mode;
+use crate::check_mode::Mode;
 use crate::trace::Counters;
 
 /// Where a PE's symmetric memory is, and that of the PEs that it has mapped.

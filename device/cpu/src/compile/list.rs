@@ -7,9 +7,7 @@ use std::path::Path;
 use super::Job;
 use crate::error::Error;
 use crate::scan::{Form, Found};
-
-/// The file name under which the list is compiled.
-pub(crate) const LIST: &str = "rushmem-kernel-list";
+use crate::source::LIST;
 
 impl Job<'_> {
     /// A kernel is found by its name, so no two functions may have one.
