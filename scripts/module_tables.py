@@ -60,6 +60,64 @@ RUNTIME = {
     "fuzzing": {"boot", "config", "net", "node", "topology"},
 }
 
+# device/cpu/src, from what a kernel and its scheduler share up to the compiler.
+DEVICE_CPU = {
+    "error": set(),
+    "lock": set(),
+    "limits": set(),
+    "monotonic": set(),
+    "signals": set(),
+    "token": set(),
+    # From a source to an object.
+    "cache": {"error"},
+    "dynamic_shared": {"token"},
+    "headers": {"cache"},
+    "ptx": {"token"},
+    "scan": {"token"},
+    "source": set(),
+    "toolchain": {"error"},
+    # Where a thread is, and who waits for whom.
+    "context": set(),
+    "function": set(),
+    "lines": {"function"},
+    "stack": set(),
+    "stack_trace": {"function", "lines", "source"},
+    "warp": set(),
+    "waiting": {"context", "warp"},
+    # A launch: its code, what watches it, how it ends.
+    "check_mode": set(),
+    "code": {"check_mode", "context", "lines", "source"},
+    "check": {"check_mode", "code", "context", "lines", "lock", "signals", "stack_trace"},
+    "outcome": set(),
+    "kernel_trace": {"outcome"},
+    "launch": {"check", "code", "kernel_trace", "limits", "outcome", "source", "stack_trace"},
+    # What kernels call.
+    "hooks": {"context", "launch", "monotonic", "outcome", "stack_trace"},
+    "trace_hooks": {"context", "hooks", "kernel_trace", "launch", "outcome"},
+    # OS threads that run blocks, and who looks at them.
+    "os_thread": {"context", "launch", "stack"},
+    "crash": {"function", "os_thread", "outcome", "signals", "stack", "stack_trace"},
+    "watch": {"context", "hooks", "monotonic", "os_thread", "signals"},
+    "pool": {"lock"},
+    "idle": {"monotonic"},
+    "block": {
+        "check", "context", "hooks", "idle", "launch", "monotonic", "os_thread", "outcome", "stack", "stack_trace",
+        "waiting", "warp",
+    },
+    "run": {"block", "code", "launch", "limits", "outcome", "pool", "watch"},
+    # What programs hold.
+    "module": {
+        "cache", "check", "check_mode", "code", "context", "crash", "error", "hooks", "launch", "limits", "lines",
+        "outcome", "run", "signals", "source", "stack_trace", "trace_hooks",
+    },
+    "compile": {
+        "cache", "check_mode", "dynamic_shared", "error", "headers", "limits", "module", "ptx", "scan", "source",
+        "toolchain",
+    },
+    # Entry points of fuzz targets.
+    "fuzzing": {"cache"},
+}
+
 # host/api, from addresses up to streams.
 API = {
     "device": set(),
@@ -128,6 +186,7 @@ PERF = {
 # crate root -> its table.
 TABLES = {
     "host/runtime/src/lib.rs": RUNTIME,
+    "device/cpu/src/lib.rs": DEVICE_CPU,
     "host/api/lib.rs": API,
     "host/bin/src/perf/main.rs": PERF,
 }

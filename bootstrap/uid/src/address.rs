@@ -17,7 +17,7 @@ use socket2::Socket;
 use crate::auth::{digest, job_name, Key, Token};
 use crate::bootstrap::{check, join_place, UidBootstrap};
 use crate::config::{self, UidConfig};
-use crate::endpoint::Address;
+use crate::endpoint::{self, Address};
 use crate::local::{self, LocalName, TAG_BYTES};
 use crate::names::Names;
 use crate::net;
@@ -141,7 +141,7 @@ fn join_named(
     secret: bool,
     cfg: UidConfig,
 ) -> Result<UidBootstrap> {
-    match one_host.filter(|_| cfg.ifname.is_none() && local::can_be_found()) {
+    match one_host.filter(|_| cfg.ifname.is_none() && endpoint::local_names_are_listed()) {
         Some(why) => {
             let tag = *key.job.first_chunk().expect("a job's name is longer than a tag");
             join_local(Place { at: Where::Local { tag, why }, loopback: true }, tag, key, cfg)

@@ -4,6 +4,7 @@
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsFd;
+use std::sync::OnceLock;
 
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use rushmem_bootstrap_abi::fork::close_in_children;
@@ -106,6 +107,20 @@ impl Address {
         }
         Ok(socket)
     }
+}
+
+/// Whether this process can find local sockets: some sandboxes hide the kernel's list.
+pub(crate) fn local_names_are_listed() -> bool {
+    static FOUND: OnceLock<bool> = OnceLock::new();
+    *FOUND.get_or_init(|| {
+        let look = || {
+            let name = LocalName::random().ok()?;
+            let _listener = Address::Local(name).listen().ok()?;
+            let tag = *name.0.first_chunk()?;
+            Some(local::listening(tag).ok()?.contains(&name))
+        };
+        look().unwrap_or(false)
+    })
 }
 
 /// The next connection of a listener, and whom it comes from.

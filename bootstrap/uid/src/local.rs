@@ -21,7 +21,6 @@ use rushmem_bootstrap_abi::Result;
 use socket2::{SockAddr, Socket};
 
 use crate::auth::random;
-use crate::endpoint::Address;
 
 /// What every name begins with.
 const PREFIX: &str = "rushmem-uid-";
@@ -103,20 +102,6 @@ pub(crate) fn listening(tag: [u8; TAG_BYTES]) -> io::Result<Vec<LocalName>> {
     Ok(found)
 }
 
-/// Whether this process can find local sockets: some sandboxes hide the kernel's list.
-pub(crate) fn can_be_found() -> bool {
-    static FOUND: OnceLock<bool> = OnceLock::new();
-    *FOUND.get_or_init(|| {
-        let look = || {
-            let name = LocalName::random().ok()?;
-            let _listener = Address::Local(name).listen().ok()?;
-            let tag = *name.0.first_chunk()?;
-            Some(listening(tag).ok()?.contains(&name))
-        };
-        look().unwrap_or(false)
-    })
-}
-
 /// The process at the other end, which must be this user's.
 pub(crate) fn peer_of_this_user(socket: &Socket) -> io::Result<i32> {
     let peer = getsockopt(socket, PeerCredentials)?;
@@ -148,6 +133,7 @@ fn overflow(map: &str, number: &str) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::endpoint::Address;
 
     #[test]
     fn a_name_is_found_by_its_tag_while_it_listens() {

@@ -8,7 +8,6 @@
 
 #include "library.h"
 
-struct job job;
 static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER;
 
 static void begin(struct call call, rushmem_world_t *world, bool joined)

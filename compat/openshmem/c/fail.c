@@ -127,7 +127,7 @@ void fail(struct call call, int32_t code, const void *address)
     /* The launcher names the first PE that ends: the other one, whose process may still be on its way out. */
     nanosleep(&(struct timespec){0, 50000000}, NULL);
   }
-  const char *hint = code == RUSHMEM_ERR_BAD_ADDRESS && address ? static_why(address) : NULL;
+  const char *hint = code == RUSHMEM_ERR_BAD_ADDRESS && address ? program_why(address) : NULL;
   if (hint) {
     size_t used = strlen(text);
     snprintf(text + used, sizeof text - used, "; %s", hint);

@@ -10,7 +10,6 @@
 
 #include "library.h"
 
-struct job job;
 static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER;
 
 static void finalize(struct call call)

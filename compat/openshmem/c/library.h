@@ -136,14 +136,30 @@ uint64_t setting_heap(struct call call);
 /* What SHMEM_VERSION and SHMEM_INFO ask for, on PE 0. */
 void settings_print(void);
 
+/* --- program.c: the program's writable segments --------------------------------------------------------- */
+
+enum { SEGMENTS = 16 };
+
+struct segment {
+  uintptr_t start, end;
+};
+
+struct program {
+  struct segment data[SEGMENTS];
+  int n;
+  struct segment relro;
+  uint64_t identity; /* the same for the same executable file */
+};
+struct program program_of_process(void);
+/* Where `address` is if that is in the program's data and not symmetric, for texts; else null. */
+const char *program_why(const void *address);
+
 /* --- static_data.c: the program's variables ------------------------------------------------------------- */
 
 /* Bytes of all of its segments. */
 size_t static_bytes(void);
 /* Collective: makes the main program's variables symmetric. */
 void static_register(struct call call);
-/* Where `address` is if that is in the program's data and not symmetric, for texts; else null. */
-const char *static_why(const void *address);
 /* Which byte of the program's symmetric data `address` is, plus one; 0 where it is none. Alike on all PEs. */
 uint64_t static_offset(const void *address);
 
@@ -214,7 +230,8 @@ int team_split_strided(struct call call, shmem_team_t parent, int start, int str
 int team_split_2d(struct call call, shmem_team_t parent, int xrange, const shmem_team_config_t *xconfig,
                   long xmask,
                   shmem_team_t *xout, const shmem_team_config_t *yconfig, long ymask, shmem_team_t *yout);
-void team_destroy(struct call call, shmem_team_t team);
+/* The last step of `team_destroy`: contexts of this team's are no more. */
+void team_free(struct call call, struct team *team);
 
 /* --- context.c ------------------------------------------------------------------------------------------ */
 
@@ -237,6 +254,10 @@ void context_session(struct call call, shmem_ctx_t ctx, long options,
                      const shmem_ctx_session_config_t *config, long mask);
 /* The contexts of a team that ends, or all, where it is null. */
 void context_forget(const struct team *team);
+
+/* --- team_destroy.c ------------------------------------------------------------------------------------- */
+
+void team_destroy(struct call call, shmem_team_t team);
 
 /* --- rma.c: what is not inlined ------------------------------------------------------------------------- */
 

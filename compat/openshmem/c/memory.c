@@ -159,7 +159,7 @@ static void check_private_array(struct call call, const char *what, const void *
     if (there && msync((void *) from, start + bytes - from, MS_ASYNC) != 0) there = errno != ENOMEM;
   }
   if (there) return;
-  const char *why = static_why(at);
+  const char *why = program_why(at);
   refuse(call, "%s %p is neither symmetric memory nor %zu bytes of this PE's own%s%s%s", what, at, bytes,
          writes ? " that can be written to" : "", why ? ": " : "", why ? why : "");
 }

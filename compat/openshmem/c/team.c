@@ -185,14 +185,9 @@ int team_split_2d(struct call call, shmem_team_t parent, int xrange, const shmem
   return 0;
 }
 
-void team_destroy(struct call call, shmem_team_t team)
+void team_free(struct call call, struct team *team)
 {
-  if (team == SHMEM_TEAM_INVALID) return;
-  struct team *found = team_of(call, team);
-  if (team == SHMEM_TEAM_WORLD || team == SHMEM_TEAM_SHARED) refuse(call,
-      "a predefined team is not destroyed");
-  context_forget(found);
-  check(call, rushmem_team_free(found->team));
-  slots_take(&team_slots, (uintptr_t) team);
-  free(found);
+  check(call, rushmem_team_free(team->team));
+  slots_take(&team_slots, (uintptr_t) team->handle);
+  free(team);
 }

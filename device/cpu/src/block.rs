@@ -8,25 +8,26 @@ mod still;
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::ffi::c_void;
 use std::ptr;
 
 use corosensei::{Coroutine, CoroutineResult};
 
 use crate::check::{self, CheckedBlock};
-use crate::hooks::{self, BlockContext, Fiber, ThreadContext};
+use crate::context::{self, BlockContext, ThreadContext};
+use crate::hooks::{Fiber, Yielder};
 use crate::idle::Idle;
-use crate::launch::{Cause, Launch};
+use crate::launch::Launch;
 use crate::os_thread::{self, OsThread};
-use crate::report;
+use crate::outcome::Cause;
 use crate::stack::{Slab, Slot};
+use crate::waiting;
 use crate::warp::Warp;
 use still::Still;
 
 /// Alignment of dynamic shared memory.
 #[repr(C, align(128))]
 #[derive(Clone, Copy)]
-struct Line([u8; 128]);
+struct SharedLine([u8; 128]);
 
 struct Running {
     coroutine: Coroutine<(), (), (), Slot>,
@@ -37,7 +38,7 @@ struct Running {
 #[derive(Default)]
 struct Workspace {
     stacks: Option<Slab>,
-    shared: Vec<Line>,
+    shared: Vec<SharedLine>,
     threads: Vec<ThreadContext>,
     running: Vec<Option<Running>>,
     fibers: Vec<Fiber>,
@@ -93,9 +94,9 @@ impl Workspace {
     fn prepare(&mut self, launch: &Launch, index: u64) -> BlockContext {
         // Beside the memory of a launch that is checked nobody has anything.
         let guard = if launch.check.is_some() { check::GUARD } else { 0 };
-        let lines = (launch.shared + 2 * guard).div_ceil(size_of::<Line>());
+        let lines = (launch.shared + 2 * guard).div_ceil(size_of::<SharedLine>());
         if self.shared.len() < lines {
-            self.shared.resize(lines, Line([0; 128]));
+            self.shared.resize(lines, SharedLine([0; 128]));
         }
         let [x, y, _] = launch.grid.map(u64::from);
         BlockContext {
@@ -103,7 +104,7 @@ impl Workspace {
             block_dim: launch.block,
             block_idx: [(index % x) as u32, (index / x % y) as u32, (index / x / y) as u32],
             shared_bytes: launch.shared as u32,
-            shared: self.shared[guard / size_of::<Line>()..].as_mut_ptr().cast(),
+            shared: self.shared[guard / size_of::<SharedLine>()..].as_mut_ptr().cast(),
             state: launch.state,
             grid_barrier: launch.grid_barrier(),
         }
@@ -146,7 +147,7 @@ impl Block<'_> {
             thread_idx: [linear % width, linear / width % height, linear / width / height],
             linear,
             ticks: 0,
-            request: hooks::SPIN,
+            request: context::SPIN,
             mask: 0,
             woke: 0,
             result: 0,
@@ -158,7 +159,7 @@ impl Block<'_> {
             vote: 0,
             seen_at: ptr::null(),
             seen: 0,
-            scheduler: &fibers[linear as usize],
+            scheduler: ptr::from_ref(&fibers[linear as usize]).cast(),
             check: ptr::null_mut(),
         }));
         if let Some(launch) = &self.launch.check {
@@ -168,7 +169,7 @@ impl Block<'_> {
             let shared = shared..shared + self.launch.shared;
             let check = self.check.insert(CheckedBlock::begin(launch, index, count, shared));
             for (i, thread) in space.threads.iter_mut().enumerate() {
-                thread.check = check.thread(i);
+                thread.check = check.thread(i).cast();
             }
         }
         space.running.clear();
@@ -242,9 +243,9 @@ impl Block<'_> {
             };
             let (code, args) = (self.launch.code.run, self.launch.args);
             // SAFETY: the table's entry of one of the block's threads, which does not run.
-            let fiber = unsafe { (*contexts.add(thread as usize)).scheduler };
+            let fiber = ptr::from_ref(unsafe { Fiber::of(contexts.add(thread as usize)) });
             let index = slot.index();
-            let coroutine = Coroutine::with_stack(slot, move |yielder: &hooks::Yielder, ()| {
+            let coroutine = Coroutine::with_stack(slot, move |yielder: &Yielder, ()| {
                 // SAFETY: the fiber outlives the block's coroutines, and the arguments the launch; their
                 // number and types are those of the kernel, as the launch's caller vouched.
                 unsafe {
@@ -270,34 +271,34 @@ impl Block<'_> {
         let context = unsafe { &mut *contexts.add(thread as usize) };
         let woke = std::mem::take(&mut context.woke);
         match context.request {
-            hooks::SPIN | hooks::TICK | hooks::PREEMPT => {
+            context::SPIN | context::TICK | context::PREEMPT => {
                 self.space.queue.push_back(thread);
-                let moved = context.request == hooks::PREEMPT && self.interrupted(thread);
-                if moved || woke & hooks::WOKE != 0 {
+                let moved = context.request == context::PREEMPT && self.interrupted(thread);
+                if moved || woke & context::WOKE != 0 {
                     (self.spun, self.waits) = (0, true);
                     idle.progress();
                 }
                 self.spun += 1;
-                self.waits &= context.request == hooks::SPIN;
+                self.waits &= context.request == context::SPIN;
                 let mut is_round = self.spun >= self.space.queue.len();
                 if is_round {
                     idle.step(self.waits);
                     (self.spun, self.waits) = (0, true);
                 }
                 is_round &= idle.still().0 != 0;
-                return if is_round || woke & hooks::STALLED != 0 {
+                return if is_round || woke & context::STALLED != 0 {
                     self.look_still(idle, woke, contexts)
                 } else {
                     Some(())
                 };
             }
-            hooks::BARRIER => {
+            context::BARRIER => {
                 self.space.warps[thread as usize / 32].has_read(thread % 32);
                 self.voted += u32::from(context.value != 0);
                 self.space.waiting.push(thread);
                 self.pass_barrier(contexts);
             }
-            hooks::WARP => {
+            context::WARP => {
                 let warp = &mut self.space.warps[thread as usize / 32];
                 warp.has_read(thread % 32);
                 match warp.arrive(thread % 32, context.mask, context.value, context.what) {
@@ -375,7 +376,7 @@ impl Block<'_> {
             // SAFETY: entries of the block's thread table, whose threads are all suspended.
             .map(|thread| unsafe { *contexts.add(thread) })
             .collect();
-        report::deadlock(&waiting, &space.warps, self.launch.threads)
+        waiting::deadlock(&waiting, &space.warps, self.launch.threads)
     }
 
     /// Ends the launch for a reason that is the block's and not a thread's.
@@ -418,6 +419,3 @@ fn no_stack(error: &std::io::Error) -> String {
          (vm.max_map_count) or memory; launch fewer threads or set a smaller RUSHMEM_CPU_STACK"
     )
 }
-
-/// Where a kernel's arguments are: an array of pointers.
-pub(crate) type Arguments = *const *const c_void;

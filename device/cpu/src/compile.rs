@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use crate::cache::{self, storage, Entry, Folder, Key, Scratch};
-use crate::check;
+use crate::check_mode::Mode;
 use crate::dynamic_shared;
 use crate::error::Error;
 use crate::headers::{self, Header, HEADERS};
@@ -17,10 +17,9 @@ use crate::limits::Limits;
 use crate::module::Module;
 use crate::ptx;
 use crate::scan;
+use crate::source::{file_name, LIST};
 use crate::toolchain::{machine_fault, Toolchain};
 use list::{list, quoted};
-
-pub(crate) use list::LIST;
 
 static CPU: cache::Form = cache::CPU;
 
@@ -42,7 +41,7 @@ pub struct Compiler {
     /// Limits of the module's launches.
     pub limits: Limits,
     /// What launches check.
-    pub check: check::Mode,
+    pub check: Mode,
     /// Whether launches can be traced.
     pub trace: bool,
 }
@@ -75,7 +74,7 @@ impl Compiler {
             options: Vec::new(),
             headers: &[],
             limits,
-            check: check::Mode::OFF,
+            check: Mode::OFF,
             trace: false,
         })
     }
@@ -177,19 +176,6 @@ impl Compiler {
 
     fn all_headers(&self) -> impl Iterator<Item = Header> + '_ {
         HEADERS.iter().chain(self.headers).copied()
-    }
-}
-
-/// A file name for the source's copy: the last part of its name where that is an ordinary one.
-pub(crate) fn file_name(name: &str) -> &str {
-    let last = name.rsplit('/').next().unwrap_or_default();
-    let plain =
-        last.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-' | b'+'));
-    let reserved = last.is_empty() || last.starts_with('.') || last == "lock" || last.starts_with("kernel.");
-    if plain && !reserved && last.len() <= 100 {
-        last
-    } else {
-        "source.cu"
     }
 }
 
@@ -375,22 +361,6 @@ impl Job<'_> {
                 Error::Compile { text: self.readable(&ptx::complaints(preprocessed)) + &text }
             }
             other => other,
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn file_names() {
-        assert_eq!(file_name("ring.cu"), "ring.cu");
-        assert_eq!(file_name("examples/ring-2.cu"), "ring-2.cu");
-        for odd in
-            ["", "a b.cu", "/", "..", ".hidden", "lock", "kernel.so", "kernel.cu", "é.cu", "a\"b", "a\nb"]
-        {
-            assert_eq!(file_name(odd), "source.cu", "{odd:?}");
         }
     }
 }

@@ -1,66 +1,16 @@
-//! The Rust half of `rushmem_cpu/hooks.h`: the structs that a kernel and its scheduler share, and the four
-//! functions that a kernel may call. They run on a coroutine's stack, so they do as little as possible and
-//! never panic.
+//! The four functions that a kernel may call (`rushmem_cpu/hooks.h`; what it shares with its scheduler is in
+//! `context.rs`). They run on a coroutine's stack, so they do as little as possible and never panic.
 
 use std::cell::Cell;
-use std::ffi::{c_char, c_void, CStr};
-use std::sync::atomic::AtomicU64;
+use std::ffi::{c_char, CStr};
 
-use crate::check::CheckedThread;
-use crate::launch::{Cause, Launch};
-use crate::trace::Counters;
+use crate::context::{ThreadContext, EXIT, PREEMPT};
+use crate::launch::Launch;
+use crate::monotonic::now_ns;
+use crate::outcome::Cause;
+use crate::stack_trace::Counters;
 
 pub(crate) const VERSION: u32 = 2;
-
-/// What a suspended CUDA thread waits for (`rushmem_cpu_request`).
-pub(crate) const SPIN: u32 = 0;
-pub(crate) const BARRIER: u32 = 1;
-pub(crate) const WARP: u32 = 2;
-pub(crate) const EXIT: u32 = 3;
-pub(crate) const TICK: u32 = 4;
-pub(crate) const PREEMPT: u32 = 5;
-
-/// Bits of `woke`.
-pub(crate) const WOKE: u32 = 1;
-pub(crate) const STALLED: u32 = 2;
-
-/// `rushmem_cpu_block`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub(crate) struct BlockContext {
-    pub(crate) grid_dim: [u32; 3],
-    pub(crate) block_dim: [u32; 3],
-    pub(crate) block_idx: [u32; 3],
-    pub(crate) shared_bytes: u32,
-    pub(crate) shared: *mut c_void,
-    pub(crate) state: *const c_void,
-    pub(crate) grid_barrier: *const AtomicU64,
-}
-
-/// `rushmem_cpu_thread`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub(crate) struct ThreadContext {
-    pub(crate) block: *const BlockContext,
-    pub(crate) thread_idx: [u32; 3],
-    pub(crate) linear: u32,
-    pub(crate) ticks: u32,
-    pub(crate) request: u32,
-    pub(crate) mask: u32,
-    pub(crate) woke: u32,
-    pub(crate) result: u32,
-    pub(crate) value: u64,
-    pub(crate) values: *const u64,
-    pub(crate) what: *const c_char,
-    pub(crate) file: *const c_char,
-    pub(crate) line: u32,
-    pub(crate) vote: u32,
-    pub(crate) seen_at: *const c_void,
-    pub(crate) seen: u64,
-    pub(crate) scheduler: *const Fiber,
-    /// The checker's; null where the launch is not checked.
-    pub(crate) check: *mut CheckedThread,
-}
 
 /// `rushmem_cpu_hooks`.
 #[repr(C)]
@@ -88,6 +38,17 @@ pub(crate) struct Fiber {
     pub(crate) probe: Cell<*mut Counters>,
 }
 
+impl Fiber {
+    /// That of a CUDA thread.
+    ///
+    /// # Safety
+    /// `thread` is one of a block that has not ended; what is returned is not used behind the block's end.
+    pub(crate) unsafe fn of<'a>(thread: *const ThreadContext) -> &'a Fiber {
+        // SAFETY: the scheduler gives each thread of a block a fiber, which lives as long as the block.
+        unsafe { &*(*thread).scheduler.cast::<Fiber>() }
+    }
+}
+
 /// # Safety
 /// Here and below: `thread` is the running CUDA thread, and `text` a terminated string.
 pub(crate) unsafe extern "C" fn suspend(thread: *mut ThreadContext) {
@@ -95,7 +56,7 @@ pub(crate) unsafe extern "C" fn suspend(thread: *mut ThreadContext) {
     // yielder was set before the kernel's first instruction. The counters of a probe are the scheduler's,
     // which waits for the answer.
     unsafe {
-        let fiber = &*(*thread).scheduler;
+        let fiber = Fiber::of(thread);
         loop {
             (*fiber.yielder.get()).suspend(());
             match fiber.probe.get().as_mut() {
@@ -125,7 +86,7 @@ unsafe extern "C" fn die(thread: *mut ThreadContext, text: *const c_char) {
 unsafe fn abandon(thread: *mut ThreadContext, cause: Cause) {
     // SAFETY: the caller gives the thread that runs; its fiber, its block and the launch outlive it.
     unsafe {
-        let launch = &*(*(*thread).scheduler).launch;
+        let launch = &*Fiber::of(thread).launch;
         let mut counters = Counters::default();
         counters.capture(&launch.code.text, false);
         launch.fail_at(cause, Some(((*(*thread).block).block_idx, (*thread).thread_idx)), counters);
@@ -137,18 +98,11 @@ unsafe fn abandon(thread: *mut ThreadContext, cause: Cause) {
     }
 }
 
-pub(crate) extern "C" fn now_ns() -> u64 {
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `now` is a timespec to write to; CLOCK_MONOTONIC always exists on Linux.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::context::BlockContext;
     use std::process::Command;
-    use std::time::Instant;
 
     /// The offsets as the C++ compiler sees them.
     #[test]
@@ -200,13 +154,5 @@ mod tests {
             size_of::<Hooks>()
         );
         assert_eq!(String::from_utf8_lossy(&said), expected);
-    }
-
-    #[test]
-    fn the_clock_runs() {
-        let (start, before) = (Instant::now(), now_ns());
-        std::thread::sleep(std::time::Duration::from_millis(2));
-        let (after, limit) = (now_ns(), start.elapsed());
-        assert!(after - before >= 2_000_000 && after - before <= limit.as_nanos() as u64);
     }
 }

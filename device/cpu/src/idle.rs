@@ -5,7 +5,7 @@
 use std::hint;
 use std::time::Duration;
 
-use crate::hooks::now_ns;
+use crate::monotonic::now_ns;
 
 /// Idle rounds before the first yield, when yields are found to return at once.
 const SPIN_ROUNDS: u32 = 64;

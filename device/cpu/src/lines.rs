@@ -10,7 +10,7 @@ use addr2line::Context;
 use gimli::{Dwarf, EndianArcSlice, LittleEndian, SectionId};
 use object::{Object, ObjectSection, ObjectSymbol, SymbolKind};
 
-use crate::trace::{demangled, Function};
+use crate::function::{demangled, Function};
 
 type Reader = EndianArcSlice<LittleEndian>;
 

@@ -18,20 +18,22 @@ use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use rustix::fs::{fcntl_add_seals, memfd_create, MemfdFlags, SealFlags};
 
 use crate::cache::{by_descriptor, leads_to, unique, Folder};
-use crate::check::{
-    hooks::{CheckHooks, CHECK_HOOKS},
-    Mode,
-};
-use crate::compile::file_name;
+use crate::check::hooks::{CheckHooks, CHECK_HOOKS};
+use crate::check_mode::Mode;
+use crate::code::Code;
+use crate::context::ThreadContext;
 use crate::crash;
 use crate::error::Error;
-use crate::hooks::{Hooks, ThreadContext, HOOKS};
-use crate::launch::{self, Code, LaunchConfig, Reports, RunError};
+use crate::hooks::{Hooks, HOOKS};
+use crate::launch::{self, LaunchConfig, Reports};
 use crate::limits::Limits;
 use crate::lines::Lines;
+use crate::outcome::RunError;
+use crate::run::run;
 use crate::signals;
-use crate::trace::{Counters, SourceNames};
-use crate::traced::{TraceHooks, TRACE_HOOKS};
+use crate::source::{file_name, SourceNames};
+use crate::stack_trace::Counters;
+use crate::trace_hooks::{TraceHooks, TRACE_HOOKS};
 
 /// What a kernel parameter is, in the numbers of `RUSHMEM_ARG_*`: 0 pointer, 1 signed integer, 2 unsigned
 /// integer or bool, 3 floating point, 4 struct, 5 unknown.
@@ -57,7 +59,7 @@ struct RawKernel {
     n_params: u32,
 }
 
-struct Entry {
+struct KernelEntry {
     name: String,
     run: unsafe extern "C" fn(*const *const c_void),
     params: Vec<Param>,
@@ -70,7 +72,7 @@ struct Inner {
     names: SourceNames,
     /// The addresses of its code.
     text: std::ops::Range<usize>,
-    kernels: Vec<Entry>,
+    kernels: Vec<KernelEntry>,
     templates: Vec<String>,
     slot: unsafe extern "C" fn() -> *mut *mut ThreadContext,
     limits: Limits,
@@ -263,7 +265,7 @@ impl Kernel {
             check: self.inner.check,
         };
         crash::install();
-        launch::run(code, self.inner.limits, config, args.as_ptr(), state, stop, reports)
+        run(code, self.inner.limits, config, args.as_ptr(), state, stop, reports)
     }
 }
 
@@ -374,7 +376,7 @@ fn open(image: Image, folder: &Folder, name: &str, limits: Limits) -> Result<Res
         while let Some(run) = (*raw).run {
             let name = CStr::from_ptr((*raw).name).to_string_lossy().into_owned();
             let params = std::slice::from_raw_parts((*raw).params, (*raw).n_params as usize).to_vec();
-            kernels.push(Entry { name, run, params });
+            kernels.push(KernelEntry { name, run, params });
             raw = raw.add(1);
         }
     }

@@ -9,7 +9,7 @@ use std::ptr::{null, null_mut};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::hooks::{BlockContext, ThreadContext};
+use crate::context::{BlockContext, ThreadContext};
 use crate::launch::Launch;
 use crate::stack::Span;
 

@@ -4,16 +4,22 @@
 
 use std::io;
 use std::ops::Range;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::launch::Launch;
+use crate::lock::lock;
 
 const IDLE: Duration = Duration::from_secs(1);
 /// The scheduler's own frames; kernels run on stacks of their own.
 const STACK: usize = 256 << 10;
 
-type Job = (Arc<Launch>, u64);
+/// A launch, as the pool sees it.
+pub(crate) trait RunsBlocks: Send + Sync {
+    /// Runs block `index`, and others behind it where blocks take turns.
+    fn run(&self, index: u64);
+}
+
+type Job = (Arc<dyn RunsBlocks>, u64);
 
 #[derive(Default)]
 struct Worker {
@@ -23,13 +29,8 @@ struct Worker {
 
 static IDLE_WORKERS: Mutex<Vec<Arc<Worker>>> = Mutex::new(Vec::new());
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What is guarded is whole between any two statements.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Starts these blocks of `launch`, each on a thread of its own, or none of them.
-pub(crate) fn start(launch: &Arc<Launch>, blocks: Range<u64>) -> io::Result<()> {
+pub(crate) fn start(launch: &Arc<impl RunsBlocks + 'static>, blocks: Range<u64>) -> io::Result<()> {
     let wanted = (blocks.end - blocks.start) as usize;
     if wanted == 0 {
         return Ok(());
@@ -65,7 +66,7 @@ fn spawn() -> io::Result<Arc<Worker>> {
 fn serve(worker: &Arc<Worker>) {
     loop {
         let Some((launch, block)) = next_job(worker) else { return };
-        launch.run_from(block);
+        launch.run(block);
         drop(launch);
         lock(&IDLE_WORKERS).push(worker.clone());
     }

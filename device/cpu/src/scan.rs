@@ -6,7 +6,7 @@ use crate::token::{tokenize, Kind, Token};
 
 /// How a kernel can be had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum KernelForm {
     /// As it is.
     Function,
     /// Only its instances.
@@ -20,7 +20,7 @@ pub(crate) enum Form {
 pub(crate) struct Found {
     /// Qualified, without leading `::`; unnamed namespaces are left out.
     pub(crate) name: String,
-    pub(crate) form: Form,
+    pub(crate) form: KernelForm,
     pub(crate) file: String,
     pub(crate) line: u32,
 }
@@ -30,7 +30,7 @@ pub(crate) fn kernels(preprocessed: &str) -> Vec<Found> {
     let tokens = tokenize(preprocessed);
     let mut scanner = Scanner { tokens: &tokens.list, at: 0, scopes: Vec::new(), found: Vec::new() };
     scanner.run();
-    let place = |(name, form, line, file): (String, Form, u32, usize)| Found {
+    let place = |(name, form, line, file): (String, KernelForm, u32, usize)| Found {
         name,
         form,
         line,
@@ -41,7 +41,7 @@ pub(crate) fn kernels(preprocessed: &str) -> Vec<Found> {
 
 /// Qualified names of the kernels that are plain functions in `text`, which has no preprocessor directives.
 pub fn function_kernels(text: &str) -> Vec<String> {
-    let functions = kernels(text).into_iter().filter(|found| found.form == Form::Function);
+    let functions = kernels(text).into_iter().filter(|found| found.form == KernelForm::Function);
     functions.map(|found| found.name).collect()
 }
 
@@ -50,7 +50,7 @@ struct Scanner<'a> {
     at: usize,
     /// Names of the open namespaces; empty for unnamed ones and `extern "C"`.
     scopes: Vec<String>,
-    found: Vec<(String, Form, u32, usize)>,
+    found: Vec<(String, KernelForm, u32, usize)>,
 }
 
 impl<'a> Scanner<'a> {
@@ -63,7 +63,7 @@ impl<'a> Scanner<'a> {
     }
 
     fn run(&mut self) {
-        let mut form = Form::Function;
+        let mut form = KernelForm::Function;
         while let Some(token) = self.peek(0) {
             match token.text {
                 _ if token.kind == Kind::Literal => self.at += 1,
@@ -78,21 +78,21 @@ impl<'a> Scanner<'a> {
                 }
                 "__global__" => {
                     self.kernel(form);
-                    form = Form::Function;
+                    form = KernelForm::Function;
                 }
                 "}" => {
                     self.scopes.pop();
                     self.at += 1;
-                    form = Form::Function;
+                    form = KernelForm::Function;
                 }
                 // A function, a class, an initialiser: a declaration ends here or soon.
                 "{" => {
                     self.skip_pair("{", "}");
-                    form = Form::Function;
+                    form = KernelForm::Function;
                 }
                 "(" => self.skip_pair("(", ")"),
                 ";" => {
-                    form = Form::Function;
+                    form = KernelForm::Function;
                     self.at += 1;
                 }
                 // Such as `static void` between `template <…>` and `__global__`.
@@ -126,21 +126,21 @@ impl<'a> Scanner<'a> {
     }
 
     /// After `template`: its parameters, if it has any.
-    fn template_head(&mut self) -> Form {
+    fn template_head(&mut self) -> KernelForm {
         if !self.is(0, "<") {
-            return Form::Instance;
+            return KernelForm::Instance;
         }
         let empty = self.is(1, ">");
         self.skip_angles();
         if empty {
-            Form::Instance
+            KernelForm::Instance
         } else {
-            Form::Template
+            KernelForm::Template
         }
     }
 
     /// From `__global__` to the end of the declaration.
-    fn kernel(&mut self, form: Form) {
+    fn kernel(&mut self, form: KernelForm) {
         let (line, file) = self.peek(0).map_or((0, 0), |token| (token.line, token.file));
         self.at += 1;
         let mut name = String::new();
@@ -190,7 +190,7 @@ impl<'a> Scanner<'a> {
                 }
                 ";" | "}" => {
                     // An explicit instantiation is a declaration; any other is defined elsewhere.
-                    if form == Form::Instance && name.ends_with('>') {
+                    if form == KernelForm::Instance && name.ends_with('>') {
                         self.record(name, form, line, file);
                     }
                     return;
@@ -200,12 +200,12 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    fn record(&mut self, name: String, form: Form, line: u32, file: usize) {
+    fn record(&mut self, name: String, form: KernelForm, line: u32, file: usize) {
         let mut path: Vec<&str> = self.scopes.iter().map(String::as_str).filter(|s| !s.is_empty()).collect();
         let name = name.trim_start_matches("::");
         path.push(name);
         let name = path.join("::");
-        if !self.found.iter().any(|known| known.0 == name && form == Form::Instance) {
+        if !self.found.iter().any(|known| known.0 == name && form == KernelForm::Instance) {
             self.found.push((name, form, line, file));
         }
     }

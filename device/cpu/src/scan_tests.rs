@@ -1,13 +1,17 @@
 //! Sources as people write them, and as macros leave them.
 
-use super::{kernels, Form};
+use super::{kernels, KernelForm};
 
-fn names(source: &str) -> Vec<(String, Form)> {
+fn names(source: &str) -> Vec<(String, KernelForm)> {
     kernels(source).into_iter().map(|kernel| (kernel.name, kernel.form)).collect()
 }
 
 fn functions(source: &str) -> Vec<String> {
-    names(source).into_iter().filter(|(_, form)| *form == Form::Function).map(|(name, _)| name).collect()
+    names(source)
+        .into_iter()
+        .filter(|(_, form)| *form == KernelForm::Function)
+        .map(|(name, _)| name)
+        .collect()
 }
 
 #[test]
@@ -97,14 +101,14 @@ fn templates_and_their_instances() {
         __global__ void last(Box<Box<int>> b) {}
     "#;
     let expected = [
-        ("scale", Form::Template),
-        ("after_box", Form::Function),
-        ("after_twice", Form::Function),
-        ("scale<int>", Form::Instance),
-        ("scale<float>", Form::Instance),
-        ("n::two", Form::Template),
-        ("n::two<unsigned int, Box<float>>", Form::Instance),
-        ("last", Form::Function),
+        ("scale", KernelForm::Template),
+        ("after_box", KernelForm::Function),
+        ("after_twice", KernelForm::Function),
+        ("scale<int>", KernelForm::Instance),
+        ("scale<float>", KernelForm::Instance),
+        ("n::two", KernelForm::Template),
+        ("n::two<unsigned int, Box<float>>", KernelForm::Instance),
+        ("last", KernelForm::Function),
     ];
     assert_eq!(names(source), expected.map(|(name, form)| (name.to_owned(), form)));
 }

@@ -19,7 +19,9 @@ use std::sync::{Mutex, Once, OnceLock};
 use std::thread::Thread;
 use std::time::Duration;
 
-use crate::hooks::{self, now_ns};
+use crate::context::PREEMPT;
+use crate::hooks;
+use crate::monotonic::now_ns;
 use crate::os_thread::{self, OsThread, TURN};
 use crate::signals;
 
@@ -177,7 +179,7 @@ extern "C" fn on_turn(signal: i32, info: *mut libc::siginfo_t, context: *mut lib
         let errno = *libc::__errno_location();
         os_thread.looks.store(signals::looks(context_of, os_thread.stacks().end_of(top)), Ordering::Relaxed);
         let request = (*thread).request;
-        (*thread).request = hooks::PREEMPT;
+        (*thread).request = PREEMPT;
         hooks::suspend(thread);
         (*thread).request = request;
         *libc::__errno_location() = errno;

@@ -3,7 +3,7 @@
 
 use std::sync::Mutex;
 
-use rushmem_device_cpu::check::{report, Mode};
+use rushmem_device_cpu::check::{findings, Mode};
 use rushmem_device_cpu::{LaunchConfig, Module};
 use rushmem_device_cpu_test_support::{compiler, run, shape};
 
@@ -41,7 +41,7 @@ fn planted_races_are_found_and_their_twins_are_silent() {
             if SOURCE.find(&format!("KERNEL {name}(")) > SOURCE.find("// ---- blocks") { 2 } else { 1 };
         let config = LaunchConfig { shared: 4096, ..shape(blocks, 64) };
         run(&kernel, &config, &[]).unwrap_or_else(|error| panic!("{name}: {error}"));
-        let reports = report::take();
+        let reports = findings::take();
         if name.ends_with("_good") {
             if !reports.is_empty() {
                 wrong.push(format!("{name} has no race:\n{}", reports.join("\n")));

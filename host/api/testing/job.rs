@@ -4,7 +4,6 @@
 //! a process that is to die with its parent dies with the *thread* that started it, so that must not be the
 //! test's.
 
-use std::fmt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::mpsc::{channel, Sender};
@@ -12,8 +11,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::child::{Call, CALL, FAILED};
-use super::process::Process;
+use super::child::{Call, CALL};
+use super::process::{Exit, Process};
 use super::Pes;
 use crate::{Pe, Uid};
 
@@ -21,34 +20,6 @@ use crate::{Pe, Uid};
 const GRACE: Duration = Duration::from_secs(10);
 /// Checked runs take longer, and so do their limits: so many times as long.
 const CHECKED: u32 = 5;
-
-/// How a PE ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Exit {
-    /// Its closure returned without an error (and its world, if the testing function made it, was finalised).
-    Done,
-    /// The process exited by itself with this code; 101 for a panic or an error.
-    Code(i32),
-    /// A signal ended it.
-    Signal(i32),
-    /// Still running at the time limit, or when the test was over; killed.
-    Stopped,
-}
-
-impl fmt::Display for Exit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Exit::Done => f.write_str("finished"),
-            Exit::Code(0) => f.write_str(
-                "exited with code 0 without having run its part (was the test's name found? see Pes::test)",
-            ),
-            Exit::Code(FAILED) => f.write_str("panicked or returned an error (exit code 101)"),
-            Exit::Code(code) => write!(f, "exited with code {code}"),
-            Exit::Signal(signal) => write!(f, "was killed by signal {signal}"),
-            Exit::Stopped => f.write_str("did not end by itself and was killed"),
-        }
-    }
-}
 
 /// How PEs are spread over processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -32,7 +32,8 @@ mod process;
 use std::ffi::{OsStr, OsString};
 use std::time::Duration;
 
-pub use job::{Exit, Job, Outcome};
+pub use job::{Job, Outcome};
+pub use process::Exit;
 
 use crate::{Pe, World};
 use child::Role;

@@ -1,14 +1,42 @@
 //! The parent's side, one PE: a process in a group of its own, whose output is read as it comes.
 
+use std::fmt;
 use std::io::{self, Read};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
-use super::child::DONE;
-use super::job::Exit;
+use super::child::{DONE, FAILED};
 use crate::Pe;
+
+/// How a PE ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    /// Its closure returned without an error (and its world, if the testing function made it, was finalised).
+    Done,
+    /// The process exited by itself with this code; 101 for a panic or an error.
+    Code(i32),
+    /// A signal ended it.
+    Signal(i32),
+    /// Still running at the time limit, or when the test was over; killed.
+    Stopped,
+}
+
+impl fmt::Display for Exit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Exit::Done => f.write_str("finished"),
+            Exit::Code(0) => f.write_str(
+                "exited with code 0 without having run its part (was the test's name found? see Pes::test)",
+            ),
+            Exit::Code(FAILED) => f.write_str("panicked or returned an error (exit code 101)"),
+            Exit::Code(code) => write!(f, "exited with code {code}"),
+            Exit::Signal(signal) => write!(f, "was killed by signal {signal}"),
+            Exit::Stopped => f.write_str("did not end by itself and was killed"),
+        }
+    }
+}
 
 /// A PE's process, and what it has said so far.
 pub(super) struct Process {

@@ -2,7 +2,7 @@
  * hooks once after it is loaded (`rushmem_cpu_attach`); from then on the scheduler points this OS thread's
  * `rushmem_cpu_self` at the CUDA thread that it is about to resume. Everything a CUDA thread may ask for is a
  * few fields of its own `rushmem_cpu_thread` and a suspend: the scheduler, on its own stack, does the rest.
- * Mirrored by device/cpu/src/hooks.rs, which a test compares with the sizes here. */
+ * Mirrored by device/cpu/src/context.rs and hooks.rs, which a test compares with the sizes here. */
 #ifndef RUSHMEM_CPU_HOOKS_H
 #define RUSHMEM_CPU_HOOKS_H
 

@@ -1,5 +1,5 @@
-/* The hooks of traced runs (RUSHMEM_TRACE, device/cpu/src/traced.rs): a kernel that is compiled for one says
- * when its threads' calls of rushmem begin and end. Any other kernel has none of this. */
+/* The hooks of traced runs (RUSHMEM_TRACE, device/cpu/src/trace_hooks.rs): a kernel that is compiled for one
+ * says when its threads' calls of rushmem begin and end. Any other kernel has none of this. */
 #ifndef RUSHMEM_CPU_TRACE_H
 #define RUSHMEM_CPU_TRACE_H
 

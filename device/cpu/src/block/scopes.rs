@@ -2,8 +2,8 @@
 //! different lines, and barriers and warp operations that threads have skipped by exiting.
 
 use super::Block;
-use crate::hooks::ThreadContext;
-use crate::report::{named, text};
+use crate::context::ThreadContext;
+use crate::waiting::{named, text};
 
 impl Block<'_> {
     /// The threads have met at a barrier: all that are left of the block.

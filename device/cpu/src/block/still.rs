@@ -11,11 +11,14 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::Block;
-use crate::hooks::{self, now_ns, ThreadContext};
+use crate::context::{self, ThreadContext};
+use crate::hooks::Fiber;
 use crate::idle::Idle;
-use crate::launch::{Cause, Reports};
-use crate::report::{missing_lanes, named, text};
-use crate::trace::{Counters, SourcePlace};
+use crate::launch::Reports;
+use crate::monotonic::now_ns;
+use crate::outcome::Cause;
+use crate::stack_trace::{Counters, SourcePlace};
+use crate::waiting::{missing_lanes, named, text};
 
 /// What an interrupted thread looked like, the last times.
 const LOOKS: usize = 32;
@@ -88,7 +91,7 @@ impl Block<'_> {
             (self.still.since, self.still.next, self.still.over) = (since, stall.unwrap_or(u64::MAX), 0);
         }
         let is_stalled = since != 0 && waited >= self.still.next;
-        let mut lasts = woke & hooks::STALLED != 0;
+        let mut lasts = woke & context::STALLED != 0;
         if lasts {
             lasts = stall.is_some_and(|stall| self.still.told == 0 || now_ns() - self.still.told >= stall);
         }
@@ -125,7 +128,8 @@ impl Block<'_> {
     fn polls(&self, contexts: *mut ThreadContext) -> bool {
         (0..self.launch.threads).any(|thread| {
             // SAFETY: the table's entry of one of the block's threads, which is suspended.
-            self.space.running[thread].is_some() && unsafe { (*contexts.add(thread)).request } == hooks::SPIN
+            self.space.running[thread].is_some()
+                && unsafe { (*contexts.add(thread)).request } == context::SPIN
         })
     }
 
@@ -147,7 +151,7 @@ impl Block<'_> {
             let place = known.entry(counters).or_insert_with_key(|counters| counters.place(names));
             groups.entry(self.doing(&context, place)).or_default().push(context);
             all.push(context);
-            if context.request != hooks::BARRIER {
+            if context.request != context::BARRIER {
                 away.push(context);
             }
         }
@@ -155,10 +159,10 @@ impl Block<'_> {
         for (doing, threads) in groups.iter().take(PLACES) {
             let first = &threads[0];
             let mut part = format!("{} {doing}", named(&threads.iter().collect::<Vec<_>>()));
-            if first.request == hooks::BARRIER && !away.is_empty() {
+            if first.request == context::BARRIER && !away.is_empty() {
                 part += &format!(", which {} not reached", have(&away));
             }
-            if first.request == hooks::WARP {
+            if first.request == context::WARP {
                 let missing = missing_lanes(first, &all, &self.space.warps);
                 part += &format!(" with mask {:#010x}, missing lanes {missing:#010x}", first.mask);
             }
@@ -181,7 +185,7 @@ impl Block<'_> {
     fn doing(&self, context: &ThreadContext, place: &SourcePlace) -> String {
         let at = place.phrase();
         match context.request {
-            hooks::BARRIER | hooks::WARP => {
+            context::BARRIER | context::WARP => {
                 let what = text(context.what);
                 let line = format!("{}:{}", text(context.file), context.line);
                 let at = place.at.as_ref().unwrap_or(&line);
@@ -191,8 +195,8 @@ impl Block<'_> {
                 };
                 format!("at {at} in {call}")
             }
-            hooks::SPIN => format!("waiting{at}"),
-            hooks::TICK => format!("polling with atomics, fences or a clock{at}"),
+            context::SPIN => format!("waiting{at}"),
+            context::TICK => format!("polling with atomics, fences or a clock{at}"),
             _ if self.still.looks.get(&context.linear).is_some_and(|looks| looks.repeats) => {
                 format!("in a loop that polls memory with plain loads, or never ends,{at}")
             }
@@ -206,7 +210,7 @@ impl Block<'_> {
         // SAFETY: the table's entry of one of the block's threads, and its fiber, which outlive this; the
         // thread answers in `hooks::suspend`, and is suspended again as it was.
         unsafe {
-            let fiber = &*(*contexts.add(thread as usize)).scheduler;
+            let fiber = Fiber::of(contexts.add(thread as usize));
             fiber.probe.set(&mut counters);
             if let Some(running) = &mut self.space.running[thread as usize] {
                 let _ = running.coroutine.resume(());

@@ -14,8 +14,8 @@ use super::fault::Fault;
 use super::launch::CheckedLaunch;
 use super::report;
 use super::shared::SharedMemory;
-use super::world::lock;
-use crate::trace::Counters;
+use crate::lock::lock;
+use crate::stack_trace::Counters;
 
 /// Frames that tell one place in a source from another.
 const FRAMES: usize = 3;

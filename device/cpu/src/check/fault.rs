@@ -9,6 +9,7 @@ use super::actor::{Access, Seen, Spot};
 use super::allocations::{Allocation, Outside};
 use super::calls::{Asked, Call};
 use super::clock::Strand;
+use super::findings;
 use super::report;
 use super::world::World;
 
@@ -82,7 +83,7 @@ impl Fault {
                 self.memory(world)
             ),
         };
-        report::say(text);
+        findings::say(text);
     }
 
     fn memory(&self, world: &World) -> String {

@@ -8,7 +8,7 @@ use super::actor::{Access, Effect, Order};
 use super::block::CheckedThread;
 use super::calls::Asked;
 use super::clock::Track;
-use crate::hooks::ThreadContext;
+use crate::context::ThreadContext;
 
 /// `rushmem_cpu_checker`.
 #[repr(C)]
@@ -92,7 +92,7 @@ pub(crate) struct CollectiveCall {
 #[inline]
 unsafe fn checked<'a>(thread: *mut ThreadContext) -> Option<&'a mut CheckedThread> {
     // SAFETY: the caller's word; the scheduler sets the pointer for the thread's life.
-    unsafe { thread.as_ref()?.check.as_mut() }
+    unsafe { thread.as_ref()?.check.cast::<CheckedThread>().as_mut() }
 }
 
 /// # Safety

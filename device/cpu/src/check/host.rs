@@ -8,8 +8,9 @@ use super::actor::{Access, Effect, Order, Spot};
 use super::calls;
 use super::clock::Track;
 use super::report;
-use super::world::{lock, ChainState, World};
-use crate::trace::Counters;
+use super::world::{ChainState, World};
+use crate::lock::lock;
+use crate::stack_trace::Counters;
 
 /// Memory of an operation's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,8 +4,9 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use super::clock::{Clock, Strand};
-use super::world::{lock, Chain, World};
-use crate::launch::Code;
+use super::world::{Chain, World};
+use crate::code::Code;
+use crate::lock::lock;
 
 /// A launch under way.
 pub(crate) struct CheckedLaunch {

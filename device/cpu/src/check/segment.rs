@@ -101,7 +101,7 @@ struct Header {
 }
 
 #[repr(C)]
-struct Tables {
+struct SegmentTables {
     header: Header,
     reported: [AtomicU64; REPORTED],
     chains: [RawChain; MAX_CHAINS as usize + 1],
@@ -140,7 +140,7 @@ impl Segment {
         });
         let segment = segment.ok_or_else(|| io::Error::other("no address space for the checker"))?;
         let header = &segment.tables().header;
-        header.next.store((size_of::<Tables>() as u64).next_multiple_of(4096), Ordering::Relaxed);
+        header.next.store((size_of::<SegmentTables>() as u64).next_multiple_of(4096), Ordering::Relaxed);
         header.sites.store(1, Ordering::Relaxed);
         header.magic.store(MAGIC, Ordering::Release);
         Ok(segment)
@@ -150,7 +150,7 @@ impl Segment {
     pub(crate) fn open(path: &Path) -> io::Result<Segment> {
         let file = File::options().read(true).write(true).open(path)?;
         let bytes = file.metadata()?.len() as usize;
-        if bytes < size_of::<Tables>() {
+        if bytes < size_of::<SegmentTables>() {
             return Err(io::Error::other("not a checker's memory"));
         }
         let segment = Segment::map(file.into(), bytes)?;
@@ -187,10 +187,10 @@ impl Segment {
         Ok(Segment { base, bytes, file })
     }
 
-    fn tables(&self) -> &Tables {
+    fn tables(&self) -> &SegmentTables {
         // SAFETY: the mapping is longer than the tables, aligned to a page, zero or what this code wrote, and
         // all of it is atomics.
-        unsafe { self.base.cast::<Tables>().as_ref() }
+        unsafe { self.base.cast::<SegmentTables>().as_ref() }
     }
 
     /// Memory for `bytes`; zero. `None` once it is full.

@@ -4,14 +4,16 @@ use std::cell::RefCell;
 use std::collections::hash_map::{Entry, HashMap};
 use std::io;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::actor::{Actor, Conflict, Pages, Spot};
 use super::allocations::Allocations;
 use super::clock::{Clock, Strand, Track};
+use super::findings;
 use super::segment::{Segment, PAGE};
-use super::Mode;
-use crate::trace::Counters;
+use crate::check_mode::Mode;
+use crate::lock::lock;
+use crate::stack_trace::Counters;
 
 /// Where a PE's symmetric memory is, and that of the PEs that it has mapped.
 #[derive(Clone, Debug, Default)]
@@ -96,7 +98,7 @@ impl Point {
 impl World {
     /// PE `pe` of a job whose checker has this memory.
     pub fn new(pe: i32, windows: Windows, Memory(segment): Memory, mode: Mode) -> Arc<World> {
-        super::report::at_exit();
+        findings::at_exit();
         let number = segment.new_chain(pe, "host");
         let world = Arc::new(World {
             segment,
@@ -235,8 +237,4 @@ impl Drop for Entered {
         let before = self.0.take();
         drop(CURRENT.try_with(|current| current.replace(before)));
     }
-}
-
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

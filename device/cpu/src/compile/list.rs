@@ -6,17 +6,16 @@ use std::path::Path;
 
 use super::Job;
 use crate::error::Error;
-use crate::scan::{Form, Found};
-
-/// The file name under which the list is compiled.
-pub(crate) const LIST: &str = "rushmem-kernel-list";
+use crate::scan::{Found, KernelForm};
+use crate::source::LIST;
 
 impl Job<'_> {
     /// A kernel is found by its name, so no two functions may have one.
     pub(super) fn check_names(&self, found: &[Found]) -> Result<(), Error> {
         for (i, kernel) in found.iter().enumerate() {
-            let same = |other: &&Found| other.name == kernel.name && other.form == Form::Function;
-            let Some(first) = found[..i].iter().find(same).filter(|_| kernel.form == Form::Function) else {
+            let same = |other: &&Found| other.name == kernel.name && other.form == KernelForm::Function;
+            let Some(first) = found[..i].iter().find(same).filter(|_| kernel.form == KernelForm::Function)
+            else {
                 continue;
             };
             let place =
@@ -38,8 +37,10 @@ impl Job<'_> {
             .instances
             .iter()
             .map(|option| option["--kernel=".len()..].trim_start_matches("::").to_owned());
-        let listed =
-            found.iter().filter(|kernel| kernel.form != Form::Template).map(|kernel| kernel.name.clone());
+        let listed = found
+            .iter()
+            .filter(|kernel| kernel.form != KernelForm::Template)
+            .map(|kernel| kernel.name.clone());
         let mut entries: Vec<(String, String)> = Vec::new();
         for name in listed.chain(asked) {
             if !entries.iter().any(|known| known.0 == name) {
@@ -95,7 +96,7 @@ pub(super) fn list(entries: &[(String, String)], found: &[Found]) -> String {
     out += "{nullptr, nullptr, nullptr, 0}};\nreturn rushmem_cpu_list;\n}\n";
     let templates: Vec<&str> = found
         .iter()
-        .filter(|kernel| kernel.form == Form::Template)
+        .filter(|kernel| kernel.form == KernelForm::Template)
         .map(|kernel| kernel.name.as_str())
         .collect();
     let _ = writeln!(

@@ -10,11 +10,12 @@ use corosensei::Coroutine;
 
 use super::address;
 use super::{Facts, KNOWLEDGE, NOT_OURS, PREPARED};
-use crate::launch::place_text;
+use crate::function::Function;
 use crate::os_thread::OsThread;
+use crate::outcome::place_text;
 use crate::signals;
 use crate::stack::Slab;
-use crate::trace::{Counters, Function, SourcePlace, DEPTH};
+use crate::stack_trace::{Counters, SourcePlace, DEPTH};
 
 /// Bytes of stack for debug information's readers.
 const STACK: usize = 4 << 20;

@@ -4,6 +4,8 @@
 //! what it reports. Where PE 0 cannot fetch a row, that row's PE shows it, so that nothing is lost where a
 //! way between two PEs is missing.
 
+use std::fmt::Write;
+
 use rushmem::{Pe, World};
 use serde::{Deserialize, Serialize};
 
@@ -110,7 +112,7 @@ fn exchange(world: &World, missing: &[String]) -> rushmem::Result<Part> {
     } else {
         let unfit = text.iter().all(|byte| *byte == b' ');
         if unfit || row.peers.first().is_some_and(|way| way.transport == UNREACHABLE) {
-            eprint!("{}", crate::text::row(&row));
+            eprint!("{}", row.text());
         }
         Part::Told
     };
@@ -146,6 +148,20 @@ impl Row {
         })
     }
 
+    /// One PE's part of a job.
+    pub(crate) fn text(&self) -> String {
+        let mut text =
+            format!("  PE {}: host {}, process {}, device {}\n", self.pe, self.host, self.pid, self.device);
+        for (pes, transport, reason) in self.groups() {
+            // Writing to a string does not fail.
+            let _ = writeln!(text, "    to {pes}: {transport} ({reason})");
+        }
+        if self.peers.len() > 1 {
+            let _ = writeln!(text, "    near: {} ({})", ranges(&self.near.pes), self.near.shape);
+        }
+        text
+    }
+
     /// The ways of one kind together: the PEs as ranges, the transport, the reason.
     pub(crate) fn groups(&self) -> Vec<(String, &str, &str)> {
         let mut groups: Vec<(Vec<u32>, &str, &str)> = Vec::new();
@@ -176,7 +192,7 @@ impl Job {
 }
 
 /// `PE 2`, `PEs 0-3, 7` for numbers in order.
-pub(crate) fn ranges(pes: &[u32]) -> String {
+fn ranges(pes: &[u32]) -> String {
     let mut runs: Vec<(u32, u32)> = Vec::new();
     for &pe in pes {
         match runs.last_mut() {

@@ -1,10 +1,8 @@
 //! The report for a person: one section after the other, each a name and what is known, nothing wider than it
 //! must be.
 
-use std::fmt::Write;
-
 use crate::facts::{Facts, GpuFacts, ToolFacts};
-use crate::job::{ranges, Job, Row};
+use crate::job::Job;
 use crate::Report;
 
 /// All of it.
@@ -23,20 +21,6 @@ pub(crate) fn render(report: &Report) -> String {
         out.line(&format!("  - {}", text.replace('\n', "\n    ")));
     }
     out.0
-}
-
-/// One PE's part of a job.
-pub(crate) fn row(row: &Row) -> String {
-    let mut text =
-        format!("  PE {}: host {}, process {}, device {}\n", row.pe, row.host, row.pid, row.device);
-    for (pes, transport, reason) in row.groups() {
-        // Writing to a string does not fail.
-        let _ = writeln!(text, "    to {pes}: {transport} ({reason})");
-    }
-    if row.peers.len() > 1 {
-        let _ = writeln!(text, "    near: {} ({})", ranges(&row.near.pes), row.near.shape);
-    }
-    text
 }
 
 struct Out(String);
@@ -182,7 +166,7 @@ impl Out {
     fn job(&mut self, job: &Job) {
         self.section("job", &format!("{} PE{}", job.n_pes, if job.n_pes == 1 { "" } else { "s" }));
         for pe in &job.pes {
-            self.0.push_str(&row(pe));
+            self.0.push_str(&pe.text());
         }
     }
 }

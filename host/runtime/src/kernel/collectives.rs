@@ -11,7 +11,8 @@ use std::collections::HashMap;
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex, Weak};
 
-use super::module::{Code, Function, LaunchName};
+use super::launch_name::LaunchName;
+use super::module::{Code, Function};
 use super::streams::On;
 use super::{lock, KernelCore, Kernels, Runner};
 use crate::error::{err, Result};

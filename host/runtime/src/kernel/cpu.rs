@@ -10,7 +10,7 @@ use rushmem_device_cpu::{Cause, Compiler, Failure, LaunchConfig, Limits, Reports
 
 use super::args;
 use super::headers;
-use super::module::LaunchName;
+use super::launch_name::LaunchName;
 use super::stream::{CpuStream, StreamJob};
 use super::streams::Streams;
 use super::Common;

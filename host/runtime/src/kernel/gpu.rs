@@ -10,8 +10,9 @@ use std::ffi::c_void;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use super::module::LaunchName;
-use super::streams::{DeviceStream, Streams};
+use super::device_stream::DeviceStream;
+use super::launch_name::LaunchName;
+use super::streams::Streams;
 use super::unreported::Unreported;
 use super::{headers, lock, Common};
 use crate::error::{code, err, Error, Result};

@@ -5,11 +5,13 @@
 pub(crate) mod args;
 pub(crate) mod collectives;
 mod cpu;
+mod device_stream;
 pub(crate) mod event;
 mod failure;
 mod gpu;
 pub(crate) mod handle;
 pub(crate) mod headers;
+mod launch_name;
 mod module;
 pub(crate) mod service;
 pub(crate) mod stream;

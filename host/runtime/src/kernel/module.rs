@@ -4,6 +4,7 @@ use std::ffi::{c_void, CString};
 use std::sync::{Arc, Mutex};
 
 use super::handle::{Handle, Handled};
+use super::launch_name::LaunchName;
 use super::{args, cpu, gpu, lock, KernelCore, Runner};
 use crate::error::{err, Error, Result};
 use crate::trace::event::About;
@@ -20,14 +21,6 @@ pub(super) enum Code {
 pub(super) enum Function {
     Cpu(cpu::CpuFunction),
     Gpu(gpu::GpuFunction),
-}
-
-/// What a launch is called.
-pub(super) struct LaunchName {
-    /// In the middle of a text: ``kernel `ring` ``.
-    pub(super) what: String,
-    /// Where a text begins: the PE, and what it is of.
-    pub(super) head: String,
 }
 
 /// A loaded source or binary.

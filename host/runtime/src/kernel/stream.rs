@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use rushmem_device_cpu::check;
 
-use super::streams::DeviceStream;
+use super::device_stream::DeviceStream;
 use crate::error::{err, Error, Result};
 use crate::interrupt::{self, Turn};
 

@@ -7,17 +7,11 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+use super::device_stream::DeviceStream;
+use super::stream::CpuStream;
 use super::{lock, KernelCore, Kernels, Runner};
 use crate::error::{err, Error, Result};
 use crate::gpu;
-
-/// A stream of a device.
-pub(super) trait DeviceStream {
-    /// What C calls it.
-    fn raw(&self) -> usize;
-    /// Whether its work is done, and no failure is left to report.
-    fn is_spent(&self) -> bool;
-}
 
 /// The streams of one world.
 pub(super) struct Streams<S> {
@@ -115,7 +109,7 @@ impl<S: DeviceStream> Streams<S> {
     }
 }
 
-impl Streams<super::stream::CpuStream> {
+impl Streams<CpuStream> {
     /// Does something while no work runs on any stream and none begins, where that can be; false where it
     /// cannot.
     pub(super) fn while_idle(&self, then: impl FnOnce()) -> bool {
@@ -145,7 +139,7 @@ fn unknown(raw: usize) -> Error {
 
 /// A stream that work can be put on.
 pub(crate) enum On {
-    Cpu(Arc<super::stream::CpuStream>),
+    Cpu(Arc<CpuStream>),
     Gpu(gpu::stream::Stream),
 }
 

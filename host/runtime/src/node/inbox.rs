@@ -9,12 +9,10 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::message::{Received, MAX_FDS};
+use super::notice::TICK;
 use crate::error::{err, raise_the_limit, Error, Result};
 use crate::health::Health;
 use crate::topology::card::Card;
-
-/// How often a wait looks whether the job is whole.
-const TICK: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Default)]
 struct State {

@@ -13,38 +13,21 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use rushmem_bootstrap_abi::{Bootstrap, Death};
+use rushmem_bootstrap_abi::Bootstrap;
 
 use super::inbox::NodeInbox;
 use super::mate::{pidfd_of, Mate};
 #[cfg(any(test, feature = "fuzzing"))]
 use super::meet::parse_hello;
 use super::meet::{dial, gather};
-use super::message::{Socket, MAX_BYTES, MAX_FDS};
+use super::message::{Socket, MAX_FDS};
+use super::notice::{
+    death_message, fds_message, in_pes, left_text, tell_all, text_message, word, BYE, DEATH, FAILED, FDS,
+    LEFT, LEFT_TEXT, TICK,
+};
 use crate::error::{err, Error, Result};
 use crate::health::Health;
 use crate::topology::card::Card;
-
-/// How often the monitor looks at what cannot wake it: the bootstrap, kernels' stall records.
-pub(super) const TICK: Duration = Duration::from_millis(100);
-
-pub(super) const HELLO: u8 = 1;
-const FDS: u8 = 2;
-const DEATH: u8 = 3;
-const BYE: u8 = 4;
-/// An exchange has failed at the leader.
-const FAILED: u8 = 5;
-/// A PE has left without finalising.
-const LEFT: u8 = 6;
-
-/// Between the PE and the reason, in the text by which the bootstrap tells of a PE that left without
-/// finalising.
-const LEFT_TEXT: &str = " left the job without finalize: ";
-
-/// The text that tells other PEs that `who` left without finalising.
-pub(crate) fn left_text(who: &str, why: &str) -> String {
-    format!("{who}{LEFT_TEXT}{why}")
-}
 
 /// A periodic duty of the monitor thread.
 pub(crate) type Duty = Box<dyn FnMut() + Send>;
@@ -236,46 +219,6 @@ impl Drop for Links {
             let _ = monitor.join();
         }
     }
-}
-
-/// A death as the bootstrap tells it, which counts ranks: those are the PEs' numbers.
-pub(super) fn in_pes(death: Death) -> String {
-    let pe = format!("PE {}", death.rank);
-    match death.what.contains(&format!("{pe} ")) {
-        true => death.what,
-        false => format!("{pe} is gone: {}", death.what),
-    }
-}
-
-pub(super) fn tell_all(sockets: &[Option<Socket>], message: &[u8]) {
-    for socket in sockets.iter().flatten() {
-        // A peer that is gone shows as a death elsewhere.
-        let _ = socket.send(message, &[]);
-    }
-}
-
-pub(super) fn word(m: &[u8]) -> u64 {
-    u64::from_le_bytes(m[1..9].try_into().expect("eight bytes"))
-}
-
-fn fds_message(id: u64, first_slot: usize) -> Vec<u8> {
-    let mut m = vec![FDS];
-    m.extend_from_slice(&id.to_le_bytes());
-    m.extend_from_slice(&(first_slot as u64).to_le_bytes());
-    m
-}
-
-/// `dead`: the PE, where one has died.
-pub(super) fn death_message(dead: Option<u32>, what: &str) -> Vec<u8> {
-    text_message(DEATH, dead.map_or(u64::MAX, u64::from), what)
-}
-
-fn text_message(kind: u8, number: u64, text: &str) -> Vec<u8> {
-    let mut m = vec![kind];
-    m.extend_from_slice(&number.to_le_bytes());
-    m.extend_from_slice(text.as_bytes());
-    m.truncate(MAX_BYTES);
-    m
 }
 
 impl LinksState {
@@ -475,7 +418,7 @@ pub(super) fn fuzz(bytes: &[u8]) {
     };
     for part in crate::seeds::parts(bytes) {
         let Some((count, message)) = part.split_first() else { continue };
-        let message = &message[..message.len().min(MAX_BYTES)];
+        let message = &message[..message.len().min(super::message::MAX_BYTES)];
         let fds = vec![listener.as_raw_fd(); usize::from(*count) % 5];
         assert_ne!(parse_hello(message, &[7; 16]), Some(usize::MAX), "a hello of nobody");
         if !message.is_empty() {

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use rushmem_bootstrap_abi::Bootstrap;
 
-use super::links::{death_message, in_pes, tell_all, word, HELLO, TICK};
 use super::message::Socket;
+use super::notice::{death_message, in_pes, tell_all, word, HELLO, TICK};
 use crate::error::{err, Error, Result};
 use crate::topology::card::Card;
 

@@ -7,6 +7,7 @@ pub(crate) mod links;
 pub(crate) mod mate;
 mod meet;
 pub(crate) mod message;
+pub(crate) mod notice;
 
 /// The messages of the node's sockets.
 #[cfg(any(test, feature = "fuzzing"))]

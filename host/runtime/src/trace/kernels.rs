@@ -15,9 +15,6 @@ use super::timeline::{Timeline, TraceLane};
 /// missing.
 const MOST_ROWS: usize = 4096;
 
-/// Rows by the row that launched, and the place.
-pub(super) type KernelRows = HashMap<(u32, Place), Arc<TraceLane>>;
-
 /// One launch.
 pub(crate) struct LaunchTrace {
     trace: Arc<Timeline>,

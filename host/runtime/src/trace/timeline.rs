@@ -9,22 +9,25 @@
 
 use std::borrow::Cow;
 use std::cell::RefCell;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use rushmem_device_cpu::Place;
 use serde_json::json;
 
 use super::clock::{now, Distance};
 use super::counters::{PeerCounters, Tally};
 use super::event::{naming, note, About, TraceEvent};
 use super::file::{self, TraceFile};
-use super::kernels::KernelRows;
 use super::lock;
 use crate::error::{Error, Result};
+
+/// Rows of kernels' threads, by the row that launched and the place.
+pub(super) type KernelRows = HashMap<(u32, Place), Arc<TraceLane>>;
 
 /// Spans of one thread that may wait for being written.
 const BUFFERED: usize = 1 << 16;

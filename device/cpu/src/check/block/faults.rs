@@ -7,7 +7,7 @@ use crate::check::actor::{Access, Spot};
 use crate::check::calls::{self, Asked, Call};
 use crate::check::clock::Track;
 use crate::check::fault::{Fault, What};
-use crate::trace::Counters;
+use crate::stack_trace::Counters;
 
 impl CheckedBlock {
     /// What is wrong with an access of that memory, as far as it is known; `None` for none of it.

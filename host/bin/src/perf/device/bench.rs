@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 
 use rushmem::{ByValue, Device, Kernel, Launch, Module, Pe, Signals, SymSlice, World};
 
-use super::collectives;
+use super::driver::Context;
 use super::kernels::{Family, Job, CHECK, HEAD, LINE};
 use super::measure::{Part, What};
+use super::pattern::{floats, pattern};
 use super::plan::Plan;
 use super::spec::Spec;
-use super::verify;
 use crate::job::{Failure, Result};
 
 /// Bytes behind the data that nothing may touch.
@@ -85,7 +85,7 @@ impl<'w> Bench<'w> {
             bytes = bytes.max((3 * most_packed(plan) + 2 * GUARD).next_multiple_of(4096));
         }
         // Where there are collectives on streams, and then as many elements as the largest has.
-        let on_streams = plan.specs.iter().filter(|spec| collectives::is_one(spec.what));
+        let on_streams = plan.specs.iter().filter(|spec| spec.stream_collective().is_some());
         let elements = on_streams.map(|spec| spec.bytes as usize / 4).max().map_or(0, |n| n.max(2 * n_pes));
         let elements = elements.next_multiple_of(2);
         let stamps = HEAD + 2 * (plan.samples as usize + 1) * blocks;
@@ -104,9 +104,10 @@ impl<'w> Bench<'w> {
             modules,
         };
         bench.seed = bench.agree(plan.seed)?;
-        let pattern: Vec<u8> = verify::pattern(bench.seed, world.my_pe(), bytes / 8).collect();
+        let pattern: Vec<u8> = pattern(bench.seed, world.my_pe(), bytes / 8).collect();
         bench.from.write(&pattern)?;
-        collectives::fill(&bench)?;
+        let floats = floats(bench.seed, world.my_pe(), bench.collective_from.len());
+        bench.collective_from.write(&floats)?;
         world.barrier_all()?;
         Ok(bench)
     }
@@ -218,6 +219,14 @@ impl<'w> Bench<'w> {
         }
         self.world.barrier_all()?;
         Ok(times)
+    }
+
+    /// For captures and bare calls of the driver: the context of this PE's GPU.
+    pub(super) fn context(&self) -> Result<Context> {
+        match self.world.device() {
+            Device::Cuda(Some(ordinal)) => Context::of(ordinal),
+            _ => Err(Failure::new("graphs are CUDA's: there are none on the CPU device")),
+        }
     }
 
     /// Whether a copy to the peer is one call of CUDA's.

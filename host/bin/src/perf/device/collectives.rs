@@ -1,37 +1,18 @@
 //! Collectives of a team that the host puts on a stream, or has in a graph: on f32, with the sizes of those
 //! in kernels (`kernels/collective.cu`). After the timed batches: does every PE have what it should?
 
-use rushmem::{doctor, Pe, Prepared, Stream, Sum, SymRef};
+use rushmem::{doctor, Prepared, Stream, Sum, SymRef};
 
 use super::bench::{Bench, Shape};
 use super::driver::{Empty, Graph};
-use super::from_host;
 use super::measure::What;
+use super::pattern::floats;
 use super::scope::Scope;
 use super::spec::Spec;
-use super::verify;
 use crate::job::{Failure, Result};
 
 /// Calls that are looked at, each with another root.
 const LOOKED_AT: u64 = 2;
-
-/// Whether it is one of these.
-pub(super) fn is_one(what: What) -> bool {
-    name(what).is_some()
-}
-
-/// As in the functions' names.
-fn name(what: What) -> Option<&'static str> {
-    Some(match what {
-        What::StreamReduce => "reduce",
-        What::StreamReducescatter => "reducescatter",
-        What::StreamBroadcast => "broadcast",
-        What::StreamFcollect => "fcollect",
-        What::StreamAlltoall => "alltoall",
-        What::StreamTeamBarrier => "barrier",
-        _ => return None,
-    })
-}
 
 /// Elements of each member where they have a share each, else of all.
 fn elements(bench: &Bench<'_>, spec: &Spec) -> usize {
@@ -102,7 +83,7 @@ fn root(bench: &Bench<'_>, round: u64) -> u32 {
 
 /// The launch that the runtime makes of it: the last of its rows that begin at that size or before.
 pub(super) fn shape(spec: &Spec, gpu: bool) -> Result<Option<Shape>> {
-    let Some(name) = name(spec.what) else { return Ok(None) };
+    let Some(name) = spec.stream_collective() else { return Ok(None) };
     let rows = doctor::collective_launches(gpu)?;
     let bytes = if spec.what == What::StreamTeamBarrier { 0 } else { spec.bytes };
     let row = rows.iter().rfind(|row| row.collective == name && row.from_bytes <= bytes);
@@ -117,7 +98,7 @@ pub(super) fn floor(spec: &Spec) -> Result<Empty> {
 
 /// Has every PE what it should have? Collective.
 pub(super) fn told(bench: &Bench<'_>, spec: &Spec) -> Result<()> {
-    let _context = (spec.scope == Scope::Graph).then(|| from_host::context(bench)).transpose()?;
+    let _context = (spec.scope == Scope::Graph).then(|| bench.context()).transpose()?;
     let arrays = Arrays::of(bench, spec)?;
     let (world, stream) = (bench.world, bench.world.stream()?);
     let n = elements(bench, spec);
@@ -126,7 +107,7 @@ pub(super) fn told(bench: &Bench<'_>, spec: &Spec) -> Result<()> {
     } else {
         1
     };
-    let members: Vec<Vec<f32>> = world.pes().map(|pe| data(bench, pe, n * shares)).collect();
+    let members: Vec<Vec<f32>> = world.pes().map(|pe| floats(bench.seed, pe, n * shares)).collect();
     let me = world.my_pe();
     for round in 0..LOOKED_AT {
         arrays.to.fill(-1.0)?;
@@ -172,19 +153,4 @@ pub(super) fn told(bench: &Bench<'_>, spec: &Spec) -> Result<()> {
 
 fn members_of(bench: &Bench<'_>) -> usize {
     bench.world.n_pes() as usize
-}
-
-/// The first `n` elements of what a PE contributes.
-fn data(bench: &Bench<'_>, pe: Pe, n: usize) -> Vec<f32> {
-    let bytes: Vec<u8> = verify::pattern(bench.seed, pe, n.div_ceil(2)).collect();
-    bytes
-        .chunks_exact(4)
-        .take(n)
-        .map(|word| f32::from_ne_bytes([word[0], word[1], word[2], word[3]]))
-        .collect()
-}
-
-/// Fills what all PEs contribute.
-pub(super) fn fill(bench: &Bench<'_>) -> Result<()> {
-    Ok(bench.collective_from.write(&data(bench, bench.world.my_pe(), bench.collective_from.len()))?)
 }

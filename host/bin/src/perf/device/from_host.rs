@@ -6,11 +6,11 @@
 
 use std::time::{Duration, Instant};
 
-use rushmem::{ByValue, Cmp, Device, Launch, Pe, SignalOp, SignalRef, Stream, SymRef};
+use rushmem::{ByValue, Cmp, Launch, Pe, SignalOp, SignalRef, Stream, SymRef};
 
 use super::bench::{Bench, Rounds};
 use super::collectives::{self, Arrays};
-use super::driver::{BareCopy, Context, Empty, Graph};
+use super::driver::{BareCopy, Empty, Graph};
 use super::kernels::{Family, Job, CHECK, HEAD};
 use super::measure::{Part, What};
 use super::scope::Scope;
@@ -32,7 +32,7 @@ pub(super) fn times(bench: &Bench<'_>, spec: &Spec, rounds: Rounds, bare: bool) 
     bench.signals.words().fill(0)?;
     bench.world.barrier_all()?;
     let mut times = Vec::new();
-    if collectives::is_one(spec.what) {
+    if spec.stream_collective().is_some() {
         collectives::prepare(bench, spec)?;
     }
     if bench.runs(spec.what.part(false)) {
@@ -54,7 +54,7 @@ pub(super) fn times(bench: &Bench<'_>, spec: &Spec, rounds: Rounds, bare: bool) 
 pub(super) fn told(bench: &Bench<'_>, spec: &Spec, rounds: Rounds) -> Result<()> {
     let (seen, right) = match spec.what {
         What::HostBarrier => return holds_back(bench, spec),
-        what if collectives::is_one(what) => return collectives::told(bench, spec),
+        _ if spec.stream_collective().is_some() => return collectives::told(bench, spec),
         What::HostSignalPingpong if bench.runs(Part::Pair) => (bench.signals.at(0)?.fetch()?, rounds.total()),
         What::HostPutSignal if bench.world.my_pe().number() == 1 => (bench.signals.at(0)?.fetch()?, 1),
         What::HostP if bench.world.my_pe().number() == 1 => {
@@ -78,7 +78,7 @@ pub(super) fn spoil(bench: &Bench<'_>, spec: &Spec) -> Result<bool> {
         What::HostP => bench.words.slice(CHECK..CHECK + 1)?,
         // It looks at what it has stored itself.
         What::HostBarrier => return Ok(true),
-        what if collectives::is_one(what) => return Ok(true),
+        _ if spec.stream_collective().is_some() => return Ok(true),
         _ => return Ok(false),
     };
     let value = word.to_vec()?[0];
@@ -151,7 +151,7 @@ enum Bare {
 
 impl<'b> Sides<'b> {
     fn of(bench: &'b Bench<'_>, spec: &Spec, bare: bool) -> Result<Sides<'b>> {
-        let collective = collectives::is_one(spec.what);
+        let collective = spec.stream_collective().is_some();
         let arrays = collective.then(|| Arrays::of(bench, spec)).transpose()?;
         let n = if collective { 0 } else { spec.bytes as usize };
         let (to, from, peer) = (bench.to.slice(..n)?, bench.from.slice(..n)?, bench.peer());
@@ -177,7 +177,7 @@ fn on_a_stream(
     stream: &Stream<'_>,
     bare: bool,
 ) -> Result<Vec<f64>> {
-    let _context = bare.then(|| context(bench)).transpose()?;
+    let _context = bare.then(|| bench.context()).transpose()?;
     let sides = Sides::of(bench, spec, bare)?;
     let mut round = 0;
     // Where a peer takes part, both must make as many rounds.
@@ -201,7 +201,7 @@ fn in_graphs(
     stream: &Stream<'_>,
     bare: bool,
 ) -> Result<Vec<f64>> {
-    let _context = context(bench)?;
+    let _context = bench.context()?;
     let sides = Sides::of(bench, spec, bare)?;
     let graph = Graph::capture(stream, || {
         let mut round = 0;
@@ -209,13 +209,6 @@ fn in_graphs(
     })?;
     graph.launch(stream)?;
     in_batches(bench, rounds, stream, || graph.launch(stream))
-}
-
-pub(super) fn context(bench: &Bench<'_>) -> Result<Context> {
-    match bench.world.device() {
-        Device::Cuda(Some(ordinal)) => Context::of(ordinal),
-        _ => Err(Failure::new("graphs are CUDA's: there are none on the CPU device")),
-    }
 }
 
 /// Puts one operation on the stream.

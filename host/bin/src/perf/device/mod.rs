@@ -12,6 +12,7 @@ mod from_host;
 mod job;
 mod kernels;
 mod measure;
+mod pattern;
 pub(crate) mod pe;
 mod plan;
 mod scope;

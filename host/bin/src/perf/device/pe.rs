@@ -103,7 +103,7 @@ fn figure(bench: &Bench<'_>, spec: &Spec) -> Result<Row> {
     }
     let on_gpu = bench.world.device() != rushmem::Device::Cpu;
     let launched = shape.or(collectives::shape(spec, on_gpu)?).unwrap_or(Shape { blocks: 0, threads: 0 });
-    let peer = match collectives::is_one(spec.what) {
+    let peer = match spec.stream_collective().is_some() {
         true => "best of NVSHMEM, NCCL, torch",
         false => "NVSHMEM 3.8.0",
     };

@@ -46,6 +46,19 @@ pub(crate) struct Spec {
 }
 
 impl Spec {
+    /// Of a collective of a team that the host puts on a stream: as in the functions' names.
+    pub(crate) fn stream_collective(&self) -> Option<&'static str> {
+        Some(match self.what {
+            What::StreamReduce => "reduce",
+            What::StreamReducescatter => "reducescatter",
+            What::StreamBroadcast => "broadcast",
+            What::StreamFcollect => "fcollect",
+            What::StreamAlltoall => "alltoall",
+            What::StreamTeamBarrier => "barrier",
+            _ => return None,
+        })
+    }
+
     /// 8 bytes by one thread, with a probe where there is one.
     pub(crate) fn new(what: What) -> Spec {
         Spec {

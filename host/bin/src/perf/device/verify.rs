@@ -1,27 +1,15 @@
 //! Is what a kernel moved what it should have moved? Looked at once for each figure, after the timed batches:
 //! wrong data is an error and no figure.
 
-use rushmem::{Pe, SymRef};
+use rushmem::SymRef;
 
 use super::bench::{Bench, Rounds, GUARD};
 use super::from_host;
 use super::kernels::{Family, HEAD, PING};
 use super::measure::{Arrives, Part, What};
+use super::pattern::word;
 use super::spec::Spec;
 use crate::job::{Failure, Result};
-
-/// `words` words of a PE's data as bytes: they differ from word to word, from PE to PE and from run to run.
-pub(super) fn pattern(seed: u64, pe: Pe, words: usize) -> impl Iterator<Item = u8> {
-    (0..words as u64).flat_map(move |i| word(seed, pe, i).to_ne_bytes())
-}
-
-fn word(seed: u64, pe: Pe, i: u64) -> u64 {
-    let mut x = seed ^ (u64::from(pe.number()) << 48) ^ i.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    // A zero is what the memory held before.
-    (x ^ (x >> 31)) | 1
-}
 
 /// The word that arrives for each index; none where it is the other PE's data, or nothing.
 fn words(spec: &Spec) -> Option<fn(salt: u64, i: u64, rounds: u64) -> u64> {
@@ -162,15 +150,6 @@ pub(super) fn verify(bench: &Bench<'_>, spec: &Spec, name: &str, rounds: Rounds)
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn data_of_two_pes_differs_everywhere() {
-        let of = |pe| pattern(7, Pe::new(pe), 1000).collect::<Vec<u8>>();
-        let (a, b) = (of(0), of(1));
-        assert_eq!(a.len(), 8000);
-        assert!(a.chunks(8).zip(b.chunks(8)).all(|(a, b)| a != b && a != [0; 8]));
-        assert!(a.chunks(8).zip(a[8..].chunks(8)).all(|(a, b)| a != b));
-    }
 
     #[test]
     fn bits_are_set_and_cleared_one_a_round() {

@@ -1,14 +1,13 @@
 //! Where a thread of a kernel is, from its stack and the compiler's debug information: the line of the
 //! program's own source, and the call of CUDA's or rushmem's that it makes there.
 
-use std::borrow::Cow;
 use std::ffi::c_void;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use cpp_demangle::{DemangleOptions, Symbol};
-
+use crate::function::{demangled, Function};
 use crate::lines::Lines;
+use crate::source::SourceNames;
 
 /// Frames of a stack that are looked at.
 pub(crate) const DEPTH: usize = 48;
@@ -22,17 +21,6 @@ pub(crate) struct Counters {
     exact: bool,
 }
 
-/// What a source is called, by programs and in its debug information.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct SourceNames {
-    /// What its program calls it.
-    pub(crate) name: String,
-    /// What the compiler was given.
-    pub(crate) file: PathBuf,
-    /// The cache, where rushmem's headers are, too.
-    pub(crate) root: PathBuf,
-}
-
 /// A place in a kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct SourcePlace {
@@ -44,15 +32,6 @@ pub(crate) struct SourcePlace {
     pub(crate) call: Option<String>,
     /// The places that called it, innermost first: `k.cu:40 in kernel`.
     pub(crate) callers: Vec<String>,
-}
-
-/// One function of a stack, inlined ones included.
-pub(crate) struct Function {
-    pub(crate) name: String,
-    pub(crate) file: Option<PathBuf>,
-    pub(crate) line: u32,
-    /// The counter that it belongs to.
-    pub(crate) counter: usize,
 }
 
 impl Default for Counters {
@@ -201,21 +180,6 @@ impl SourcePlace {
     }
 }
 
-impl SourceNames {
-    /// What a program calls this file, if it is one of its own, not a header of the system or of rushmem.
-    fn own(&self, file: &Path) -> Option<String> {
-        if file == self.file {
-            return Some(self.name.clone());
-        }
-        let foreign = file.starts_with("/usr")
-            || file.starts_with(&self.root)
-            || !file.is_absolute()
-            || file.file_name().is_some_and(|name| name == crate::compile::LIST)
-            || file.extension().is_some_and(|kind| kind == "rs");
-        (!foreign).then(|| file.display().to_string())
-    }
-}
-
 impl SourcePlace {
     /// ` at k.cu:12 in rushmem::wait_until`, or nothing.
     pub(crate) fn phrase(&self) -> String {
@@ -234,17 +198,4 @@ fn plain(name: &str) -> &str {
 /// A symbol's name as its source has it.
 fn readable(name: &backtrace::SymbolName<'_>) -> String {
     demangled(name.to_string().into())
-}
-
-/// The same of the name in an object: C++'s without parameters.
-pub(crate) fn demangled(raw: Cow<'_, str>) -> String {
-    let raw = raw.into_owned();
-    if !raw.starts_with("_Z") {
-        return raw;
-    }
-    let options = DemangleOptions::new().no_params().no_return_type();
-    Symbol::new(raw.as_bytes())
-        .ok()
-        .and_then(|symbol| symbol.demangle_with_options(&options).ok())
-        .unwrap_or(raw)
 }

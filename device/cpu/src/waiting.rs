@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::{c_char, CStr};
 use std::fmt::Write;
 
-use crate::hooks::{ThreadContext, WARP};
+use crate::context::{ThreadContext, WARP};
 use crate::warp::Warp;
 
 /// Groups reported in one text.
@@ -13,7 +13,7 @@ const GROUPS: usize = 8;
 const THREADS: usize = 4;
 
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct WaitPlace {
     line: u32,
     file: String,
     what: String,
@@ -23,10 +23,10 @@ struct Place {
 /// `waiting` are the contexts of the threads that have not exited, all of them suspended in a barrier or a
 /// warp collective; `total` counts the block's threads.
 pub(crate) fn deadlock(waiting: &[ThreadContext], warps: &[Warp], total: usize) -> String {
-    let mut places: BTreeMap<Place, Vec<&ThreadContext>> = BTreeMap::new();
+    let mut places: BTreeMap<WaitPlace, Vec<&ThreadContext>> = BTreeMap::new();
     for thread in waiting {
         let mask = (thread.request == WARP).then_some(thread.mask);
-        let place = Place { line: thread.line, file: text(thread.file), what: text(thread.what), mask };
+        let place = WaitPlace { line: thread.line, file: text(thread.file), what: text(thread.what), mask };
         places.entry(place).or_default().push(thread);
     }
     let mut out = format!("deadlock: {} of {total} threads wait for each other", waiting.len());
