@@ -31,7 +31,11 @@ pub(crate) fn stand_in() -> Result<String, String> {
 /// Over the software card; or over the stand-in, of that folder.
 pub(crate) fn over_queues(n: u32, stand_in: Option<&str>) -> Pes {
     let way = if stand_in.is_some() { "queue" } else { "queue-emulated" };
-    let pes = seeded(pes(n)).env("RUSHMEM_TRANSPORT", way).env("RUSHMEM_FAKE_DELAY", "20");
+    // On a busy machine threads that wait for room take the time of the card's.
+    let pes = seeded(pes(n))
+        .timeout(std::time::Duration::from_secs(120))
+        .env("RUSHMEM_TRANSPORT", way)
+        .env("RUSHMEM_FAKE_DELAY", "20");
     let pes = pes.env("RUSHMEM_VERBS", stand_in.unwrap_or_default()).env("RUSHMEM_CARD", "");
     pes.env("RUSHMEM_PES_PER_NODE", "1").env("RUSHMEM_NODES", "").env("RUSHMEM_QUEUE_SLOTS", "64")
 }

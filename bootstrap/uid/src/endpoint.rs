@@ -130,11 +130,11 @@ pub(crate) fn local_names_are_listed() -> bool {
 /// before it looks, and a caller that makes room for a connection that is not there loses one that is.
 /// `PermissionDenied` for one of another user at a local name, which is gone then.
 pub(crate) fn accept(listener: &Socket) -> io::Result<(Socket, Source)> {
-    let (socket, from) = listener.accept().or_else(|e| {
+    let (socket, from) = listener.accept().map_err(|e| {
         let mut waiting = [PollFd::new(listener.as_fd(), PollFlags::POLLIN)];
         match poll(&mut waiting, PollTimeout::ZERO) {
-            Ok(0) => Err(io::ErrorKind::WouldBlock.into()),
-            _ => Err(e),
+            Ok(0) => io::ErrorKind::WouldBlock.into(),
+            _ => e,
         }
     })?;
     let source = match from.as_socket() {
