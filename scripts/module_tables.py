@@ -86,7 +86,7 @@ DEVICE_CPU = {
     "waiting": {"context", "warp"},
     # A launch: its code, what watches it, how it ends.
     "check_mode": set(),
-    "code": {"check_mode", "context", "lines", "source"},
+    "code": {"check_mode", "context", "lines", "source", "stack_trace"},
     "check": {"check_mode", "code", "context", "lines", "lock", "signals", "stack_trace"},
     "outcome": set(),
     "kernel_trace": {"outcome"},

@@ -74,7 +74,7 @@ fn retries_are_in_the_timeline_and_in_the_log() {
         let events = part(folder.path(), 0);
         let by_host = |peer: u64| {
             let row = |event: &&Value| event["args"]["peer"] == peer && event["args"]["by"] == "host";
-            let last = events.iter().filter(|event| event["name"] == "rushmem_counters").filter(row).last();
+            let last = events.iter().filter(|event| event["name"] == "rushmem_counters").rfind(row);
             last.map(|event| event["args"]["retries"].clone()).expect("a row")
         };
         assert_eq!((by_host(1), by_host(2)), (retries.into(), 0.into()));

@@ -7,6 +7,7 @@ use crate::check_mode::Mode;
 use crate::context::ThreadContext;
 use crate::lines::Lines;
 use crate::source::SourceNames;
+use crate::stack_trace::{Counters, SourcePlace};
 
 /// Where a kernel's arguments are: an array of pointers.
 pub(crate) type Arguments = *const *const c_void;
@@ -21,7 +22,6 @@ pub(crate) struct Code {
     /// The kernel's name and its source's, in the module.
     pub(crate) kernel: *const str,
     pub(crate) names: *const SourceNames,
-    /// Of a module with the hooks of checked or traced runs; else null.
     pub(crate) lines: *const Lines,
     /// What is checked.
     pub(crate) check: Mode,
@@ -38,10 +38,14 @@ impl Code {
         unsafe { &*self.names }
     }
 
-    /// Of a module with the hooks of checked or traced runs.
-    pub(crate) fn lines(&self) -> Option<&Lines> {
+    pub(crate) fn lines(&self) -> &Lines {
         // SAFETY: the launch's caller holds the module.
-        unsafe { self.lines.as_ref() }
+        unsafe { &*self.lines }
+    }
+
+    /// Where a thread of the kernel's is.
+    pub(crate) fn place(&self, counters: &Counters) -> SourcePlace {
+        counters.place(&self.text, self.lines(), self.names())
     }
 
     pub(crate) fn source(&self) -> &str {

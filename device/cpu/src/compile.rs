@@ -171,7 +171,7 @@ impl Compiler {
             log::debug!("{name} is taken from the kernel cache, {}", entry.folder.path().display());
         }
         let object = contents.and_then(|contents| contents.into_iter().next()).unwrap_or_default();
-        Module::load(&object, &entry.folder, name, self.limits, (self.check, self.trace))
+        Module::load(&object, &entry.folder, name, self.limits, self.check)
     }
 
     fn all_headers(&self) -> impl Iterator<Item = Header> + '_ {

@@ -14,7 +14,6 @@ use crate::code::{Arguments, Code};
 use crate::kernel_trace::KernelTrace;
 use crate::limits::{block_problem, volume, Limits, MAX_GRID};
 use crate::outcome::{Cause, Failure, Place, RunError};
-use crate::source::SourceNames;
 use crate::stack_trace::Counters;
 
 /// The shape of a launch, in CUDA's terms.
@@ -111,7 +110,7 @@ impl Launch {
     ) -> Result<Launch, RunError> {
         let blocks = check(limits, config).map_err(RunError::Refused)?;
         let workers = if config.in_turns { workers(limits, config).min(blocks) } else { blocks };
-        let chain = code.lines().filter(|_| code.check.is_on()).and_then(|_| check::chain_of_this_thread());
+        let chain = if code.check.is_on() { check::chain_of_this_thread() } else { None };
         let checked =
             chain.map(|chain| Arc::new(CheckedLaunch::begin(chain, &code, config.grid, config.block)));
         Ok(Launch {
@@ -210,7 +209,7 @@ impl Launch {
         }
         let failed = self.failure.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some((mut failure, counters)) = failed {
-            failure.at = at(&failure.cause, &counters, self.code.names());
+            failure.at = at(&failure.cause, &counters, &self.code);
             return Err(RunError::Failed(failure));
         }
         // A flag set after the last thread has exited stops nothing.
@@ -222,11 +221,11 @@ impl Launch {
 }
 
 /// Where a thread gave up, unless the text says it.
-fn at(cause: &Cause, counters: &Counters, names: &SourceNames) -> String {
+fn at(cause: &Cause, counters: &Counters, code: &Code) -> String {
     if counters.list().is_empty() {
         return String::new();
     }
-    let place = counters.place(names);
+    let place = code.place(counters);
     let is_said = match (cause, &place.at) {
         (Cause::Text(text), Some(at)) => text.contains(at),
         _ => false,

@@ -38,24 +38,22 @@ impl Lines {
         Lines { object: object.to_vec(), locals: OnceLock::new(), bias, context: OnceLock::new() }
     }
 
-    /// The functions, inlined ones included, that calls behind which these counters are stand in; innermost
+    /// The functions, inlined ones included, that a counter stands in, behind a call or `exact`; innermost
     /// first. Empty where the object has no debug information.
-    pub(crate) fn functions(&self, counters: &[usize]) -> Vec<Function> {
+    pub(crate) fn functions(&self, counter: usize, exact: bool) -> Vec<Function> {
         let context = self.context.get_or_init(|| self.read().map(Mutex::new));
         let Some(context) = context else { return Vec::new() };
         let context = context.lock().unwrap_or_else(PoisonError::into_inner);
         let mut functions = Vec::new();
-        for &counter in counters {
-            let at = counter.wrapping_sub(self.bias).wrapping_sub(1) as u64;
-            let Ok(mut frames) = context.find_frames(at).skip_all_loads() else { continue };
-            while let Ok(Some(frame)) = frames.next() {
-                let name = frame.function.as_ref().and_then(|function| function.raw_name().ok());
-                let (file, line) = frame.location.map_or((None, 0), |location| {
-                    (location.file.map(PathBuf::from), location.line.unwrap_or(0))
-                });
-                let name = demangled(name.unwrap_or(Cow::Borrowed("")));
-                functions.push(Function { name, file, line, counter });
-            }
+        let at = counter.wrapping_sub(self.bias).wrapping_sub(usize::from(!exact)) as u64;
+        let Ok(mut frames) = context.find_frames(at).skip_all_loads() else { return functions };
+        while let Ok(Some(frame)) = frames.next() {
+            let name = frame.function.as_ref().and_then(|function| function.raw_name().ok());
+            let (file, line) = frame
+                .location
+                .map_or((None, 0), |location| (location.file.map(PathBuf::from), location.line.unwrap_or(0)));
+            let name = demangled(name.unwrap_or(Cow::Borrowed("")));
+            functions.push(Function { name, file, line, counter });
         }
         functions
     }

@@ -77,8 +77,7 @@ struct Inner {
     slot: unsafe extern "C" fn() -> *mut *mut ThreadContext,
     limits: Limits,
     check: Mode,
-    /// Of a module that is checked, or traced.
-    lines: Option<Lines>,
+    lines: Lines,
     /// Lines of traced calls that were looked up.
     known_lines: Mutex<HashMap<Vec<usize>, Option<String>>>,
 }
@@ -108,23 +107,14 @@ impl std::fmt::Debug for Kernel {
     }
 }
 
-impl Inner {
-    fn watched(mut self, (check, traced): (Mode, bool), object: &[u8]) -> Inner {
-        self.check = check;
-        self.lines = (check.is_on() || traced).then(|| Lines::of(object, signals::bias_of(self.text.start)));
-        self
-    }
-}
-
 impl Module {
-    /// Loads the object, which was read from this folder of the cache; what is checked, and whether it has
-    /// the hooks of traced runs.
+    /// Loads the object, which was read from this folder of the cache; what is checked.
     pub(crate) fn load(
         object: &[u8],
         folder: &Folder,
         name: &str,
         limits: Limits,
-        watched: (Mode, bool),
+        check: Mode,
     ) -> Result<Self, Error> {
         let mut stale = Vec::new();
         while stale.len() < MOST_STALE {
@@ -132,17 +122,17 @@ impl Module {
                 .map_err(|error| Error::io(format!("a copy of {name}'s code in memory"), error));
             // No /proc, or a machine that runs nothing from memory: a file that goes once it is loaded.
             let opened = match image {
-                Ok(image) if leads_to(&image.path, &image.fd) => open(image, folder, name, limits),
+                Ok(image) if leads_to(&image.path, &image.fd) => open(image, object, folder, name, limits),
                 Ok(image) => Err(Error::io(image.path.display(), "/proc is not mounted")),
                 Err(error) => Err(error),
             };
             let opened = opened.or_else(|first| {
                 let beside = Beside::of(object, folder).map_err(|_| first.clone())?;
-                open(beside.image(folder).map_err(|_| first.clone())?, folder, name, limits)
+                open(beside.image(folder).map_err(|_| first.clone())?, object, folder, name, limits)
                     .map_err(|second| Error::io(first, second))
             })?;
             match opened {
-                Ok(inner) => return Ok(Module { inner: Arc::new(inner.watched(watched, object)) }),
+                Ok(inner) => return Ok(Module { inner: Arc::new(Inner { check, ..inner }) }),
                 // The dynamic linker took the path for a module that it could not let go. The next image has
                 // another.
                 Err(image) => stale.push(image),
@@ -195,14 +185,13 @@ impl Kernel {
     ///
     /// [`KernelCall::stack`]: crate::KernelCall::stack
     pub fn line_of(&self, stack: &[usize]) -> Option<String> {
-        let lines = self.inner.lines.as_ref()?;
         // Whole between any two statements.
         let mut known = self.inner.known_lines.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(line) = known.get(stack) {
             return line.clone();
         }
         let depth = stack.iter().position(|place| *place == 0).unwrap_or(stack.len());
-        let line = Counters::of_calls(&stack[..depth]).place_in(lines, &self.inner.names).at;
+        let line = Counters::of_calls(&stack[..depth]).place_in(&self.inner.lines, &self.inner.names).at;
         known.insert(stack.to_vec(), line.clone());
         line
     }
@@ -261,7 +250,7 @@ impl Kernel {
             text: self.inner.text.clone(),
             kernel: &*entry.name,
             names: &self.inner.names,
-            lines: self.inner.lines.as_ref().map_or(std::ptr::null(), std::ptr::from_ref),
+            lines: &self.inner.lines,
             check: self.inner.check,
         };
         crash::install();
@@ -318,7 +307,13 @@ impl Drop for Beside<'_> {
 }
 
 /// `Err` inside: what the dynamic linker gave belongs to another module.
-fn open(image: Image, folder: &Folder, name: &str, limits: Limits) -> Result<Result<Inner, Image>, Error> {
+fn open(
+    image: Image,
+    object: &[u8],
+    folder: &Folder,
+    name: &str,
+    limits: Limits,
+) -> Result<Result<Inner, Image>, Error> {
     let failed = |error: libloading::Error| {
         let text = error.to_string().replace(&*image.path.to_string_lossy(), name);
         Error::io(format!("loading {name} (compiled in {})", folder.path().display()), text)
@@ -389,6 +384,7 @@ fn open(image: Image, folder: &Folder, name: &str, limits: Limits) -> Result<Res
         root: folder.path().parent().unwrap_or(folder.path()).to_owned(),
     };
     let text = signals::text_of(slot as usize);
+    let lines = Lines::of(object, signals::bias_of(text.start));
     Ok(Ok(Inner {
         _library: library,
         _image: image,
@@ -399,7 +395,7 @@ fn open(image: Image, folder: &Folder, name: &str, limits: Limits) -> Result<Res
         slot,
         limits,
         check: Mode::OFF,
-        lines: None,
+        lines,
         known_lines: Mutex::default(),
     }))
 }

@@ -126,34 +126,27 @@ impl Counters {
     }
 
     fn functions_of_known_modules(&self) -> Vec<Function> {
-        let mut functions = Vec::new();
-        for (i, &counter) in self.list().iter().enumerate() {
-            // Addresses are taken for those behind a call.
-            let behind = counter + usize::from(i == 0 && self.exact);
-            let known = functions.len();
-            backtrace::resolve(behind as *mut c_void, |symbol| {
-                functions.push(Function {
-                    name: symbol.name().map(|name| readable(&name)).unwrap_or_default(),
-                    file: symbol.filename().map(Path::to_owned),
-                    line: symbol.lineno().unwrap_or(0),
-                    counter,
-                });
-            });
-            if functions.len() == known {
-                functions.push(Function { name: String::new(), file: None, line: 0, counter });
-            }
-        }
-        functions
+        self.each().flat_map(|(counter, exact)| known_functions(counter, exact)).collect()
     }
 
-    /// The place in a kernel of that source.
-    pub(crate) fn place(&self, names: &SourceNames) -> SourcePlace {
-        SourcePlace::of(self.functions(), names)
+    /// The counters, and whether each is exact.
+    fn each(&self) -> impl Iterator<Item = (usize, bool)> + '_ {
+        self.list().iter().enumerate().map(|(i, &counter)| (counter, i == 0 && self.exact))
     }
 
-    /// The same, of calls in one module alone.
+    /// The place in a kernel whose module's code is in `text`: what it has called of others counts, too.
+    pub(crate) fn place(&self, text: &Range<usize>, lines: &Lines, names: &SourceNames) -> SourcePlace {
+        let functions = self.each().flat_map(|(counter, exact)| {
+            let own = text.contains(&counter).then(|| lines.functions(counter, exact));
+            own.filter(|own| !own.is_empty()).unwrap_or_else(|| known_functions(counter, exact))
+        });
+        SourcePlace::of(functions.collect(), names)
+    }
+
+    /// The same, of calls in the module alone.
     pub(crate) fn place_in(&self, lines: &Lines, names: &SourceNames) -> SourcePlace {
-        SourcePlace::of(lines.functions(self.list()), names)
+        let functions = self.each().flat_map(|(counter, exact)| lines.functions(counter, exact));
+        SourcePlace::of(functions.collect(), names)
     }
 }
 
@@ -187,6 +180,25 @@ impl SourcePlace {
         let call = self.call.as_ref().map_or(String::new(), |call| format!(" in {call}()"));
         at + &call
     }
+}
+
+/// By `backtrace`, which knows no module that was loaded after it first looked: not the kernels'. One without
+/// a name where nothing is known.
+fn known_functions(counter: usize, exact: bool) -> Vec<Function> {
+    let mut functions = Vec::new();
+    // Addresses are taken for those behind a call.
+    backtrace::resolve((counter + usize::from(exact)) as *mut c_void, |symbol| {
+        functions.push(Function {
+            name: symbol.name().map(|name| readable(&name)).unwrap_or_default(),
+            file: symbol.filename().map(Path::to_owned),
+            line: symbol.lineno().unwrap_or(0),
+            counter,
+        });
+    });
+    if functions.is_empty() {
+        functions.push(Function { name: String::new(), file: None, line: 0, counter });
+    }
+    functions
 }
 
 /// `memcpy` of glibc's `__memcpy_avx512_unaligned_erms`.

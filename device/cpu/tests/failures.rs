@@ -118,6 +118,20 @@ fn giving_up_ends_every_block() {
     assert_eq!(out, 1024);
 }
 
+/// Lines are not looked up among those modules alone that were there when one was looked up first.
+#[test]
+fn modules_that_are_loaded_later_have_lines_too() {
+    let bench = Bench::new();
+    for i in 0..3 {
+        let above = "\n".repeat(7 * i);
+        let source = format!("{above}__global__ void gives_up(int n) {{ if (n) rushmem_cpu_exit(3); }}\n");
+        let module = bench.module(&source);
+        let result = run(&module.kernel("gives_up").expect("defined"), &shape(1, 1), &[arg(&1i32)]);
+        let Err(RunError::Failed(Failure { at, .. })) = result else { panic!("{result:?}") };
+        assert!(at.starts_with(&format!(" at test.cu:{}", 7 * i + 1)), "{i}: {at}");
+    }
+}
+
 #[test]
 fn the_stop_flag_ends_a_spinning_kernel() {
     let bench = Bench::new();

@@ -19,7 +19,7 @@ impl Block<'_> {
         let gone = self.launch.threads - all.len();
         let what = text(first.what);
         if let Some(other) = others.first() {
-            let at = self.probe(other.linear, contexts).place(self.launch.code.names());
+            let at = self.launch.code.place(&self.probe(other.linear, contexts));
             let at = at.at.unwrap_or_else(|| format!("{}:{}", text(other.file), other.line));
             let (here, there) = (named(&together), named(&others));
             let said = format!("{here} in {what}, while {there} wait in {} at {at}", text(other.what));

@@ -147,8 +147,8 @@ impl Block<'_> {
             let counters = self.probe(thread, contexts);
             // SAFETY: the table's entry of one of the block's threads, which is suspended.
             let context = unsafe { *contexts.add(thread as usize) };
-            let names = self.launch.code.names();
-            let place = known.entry(counters).or_insert_with_key(|counters| counters.place(names));
+            let code = &self.launch.code;
+            let place = known.entry(counters).or_insert_with_key(|counters| code.place(counters));
             groups.entry(self.doing(&context, place)).or_default().push(context);
             all.push(context);
             if context.request != context::BARRIER {

@@ -60,7 +60,7 @@ impl CheckedBlock {
         shared: Range<usize>,
     ) -> Box<CheckedBlock> {
         let statics = crate::signals::thread_locals_of(launch.code.slot as usize);
-        let variables = launch.code.lines().map(|lines| lines.thread_locals()).unwrap_or_default();
+        let variables = launch.code.lines().thread_locals();
         let mut made = Box::new(CheckedBlock {
             launch: Arc::clone(launch),
             threads: Vec::with_capacity(threads),
@@ -149,7 +149,7 @@ impl CheckedBlock {
         let world = Arc::clone(self.launch.world());
         for (site, counters) in std::mem::take(&mut self.unnamed) {
             let code = &self.launch.code;
-            let place = code.lines().map(|lines| counters.place_in(lines, code.names())).unwrap_or_default();
+            let place = counters.place_in(code.lines(), code.names());
             world
                 .segment
                 .name_site(site, &format!("kernel `{}`{}", self.launch.code.kernel(), place.phrase()));

@@ -57,7 +57,7 @@ fn of_kernel(facts: &Facts, os_thread: &OsThread, counters: &Counters) -> Option
     let (launch, block) = os_thread.launch()?;
     // SAFETY: the running thread's context lives as long as its block.
     let thread = unsafe { os_thread.running().as_ref() }?;
-    let place = counters.place(launch.code.names());
+    let place = launch.code.place(counters);
     let mut text = format!(
         "rushmem [error] {}kernel `{}` ({}){}{}: {}",
         launch.reports().prefix(),
