@@ -49,13 +49,15 @@ syndrome refuse(const object *of, uint8_t code, const std::string &why) {
   return code;
 }
 
-/* Where named bytes are in a process. */
-bool find(int pid, uint64_t at, uint32_t key, uint64_t address, uint64_t bytes, uint32_t access, uint64_t &where) {
+/* Where named bytes are in a process. False: nowhere; or it does not answer, as it and its pairs are gone. */
+bool find(int pid, uint64_t at, uint32_t key, uint64_t address, uint64_t bytes, uint32_t access, uint64_t &where, bool &answers) {
+  answers = true;
   region r;
   const uint32_t index = key >> 8;
   if (index >= regions) return false;
   const uint64_t entry = at + offsetof(table, all_regions) + index * sizeof(region);
-  if (!copy(pid, entry, reinterpret_cast<char *>(&r), sizeof r, false)) return false;
+  answers = copy(pid, entry, reinterpret_cast<char *>(&r), sizeof r, false);
+  if (!answers) return false;
   if (key == 0 || r.key != key || (r.access & access) != access) return false;
   const uint64_t inside = address - r.iova;
   if (inside > r.bytes || bytes > r.bytes - inside) return false;
@@ -94,6 +96,7 @@ syndrome carry_out(object *of, const unsigned char *block) {
   uint32_t bytes = be32toh(data.byte_count);
   std::vector<char> carried;
   uint64_t local = 0;
+  bool answers = true;
   if (bytes & MLX5_INLINE_SEG) {
     bytes &= ~MLX5_INLINE_SEG;
     if (!write || bytes == 0 || bytes > 28 || segments != 2 + (4 + bytes + 15) / 16) return refuse(of, MLX5_CQE_SYNDROME_LOCAL_LENGTH_ERR, "its data inside");
@@ -105,15 +108,16 @@ syndrome carry_out(object *of, const unsigned char *block) {
     unsigned char gid[16];
     make_gid(gid, false);
     read_gid(gid, self, mine);
-    if (!find(self, mine, be32toh(data.lkey), be64toh(data.addr), bytes, write ? 0 : IBV_ACCESS_LOCAL_WRITE, local))
+    if (!find(self, mine, be32toh(data.lkey), be64toh(data.addr), bytes, write ? 0 : IBV_ACCESS_LOCAL_WRITE, local, answers))
       return refuse(of, MLX5_CQE_SYNDROME_LOCAL_PROT_ERR, "local memory that is not registered so");
     carried.resize(bytes);
     if (write) copy_here(carried.data(), reinterpret_cast<const char *>(local), bytes);
   }
   uint64_t where;
   const bool may = write ? peer.writes : peer.reads;
-  if (!may || !find(pid, at, be32toh(remote.rkey), be64toh(remote.raddr), bytes, write ? IBV_ACCESS_REMOTE_WRITE : IBV_ACCESS_REMOTE_READ, where))
-    return refuse(of, MLX5_CQE_SYNDROME_REMOTE_ACCESS_ERR, "remote memory that is not registered so");
+  if (!may || !find(pid, at, be32toh(remote.rkey), be64toh(remote.raddr), bytes, write ? IBV_ACCESS_REMOTE_WRITE : IBV_ACCESS_REMOTE_READ, where, answers))
+    return refuse(of, answers ? MLX5_CQE_SYNDROME_REMOTE_ACCESS_ERR : MLX5_CQE_SYNDROME_TRANSPORT_RETRY_EXC_ERR,
+                  answers ? "remote memory that is not registered so" : "the peer has died");
   if (write) {
     /* Words as they lie: the copy here keeps them whole where the target is aligned as the source was. */
     alignas(8) char small[32];
