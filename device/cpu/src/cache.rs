@@ -72,6 +72,16 @@ impl Key {
     }
 }
 
+/// The build ID of a library or program, which linkers write: of equal files, wherever they lie.
+pub fn build_id(path: &Path) -> Option<String> {
+    let parts = object::ReadCache::new(File::open(path).ok()?);
+    let file = object::File::parse(&parts).ok()?;
+    object::Object::build_id(&file)
+        .ok()
+        .flatten()
+        .map(|id| id.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
 /// A number that no other call of this process gives.
 pub(crate) fn unique() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(0);

@@ -88,6 +88,8 @@ pub(crate) struct Config {
     pub(crate) nvrtc: Option<PathBuf>,
     /// nvJitLink's library (`RUSHMEM_NVJITLINK`).
     pub(crate) nvjitlink: Option<PathBuf>,
+    /// Compute capabilities for which kernels that are loaded are compiled too (`RUSHMEM_COMPILE_FOR`).
+    pub(crate) compile_for: Vec<(u32, u32)>,
     /// Streams in the world's pool (`RUSHMEM_STREAMS`, 4).
     pub(crate) streams: usize,
     /// How collectives on streams are launched (`RUSHMEM_COLLECTIVES`).
@@ -212,6 +214,7 @@ impl Config {
             trace: get("RUSHMEM_TRACE").map(PathBuf::from),
             nvrtc: get("RUSHMEM_NVRTC").map(PathBuf::from),
             nvjitlink: get("RUSHMEM_NVJITLINK").map(PathBuf::from),
+            compile_for: get("RUSHMEM_COMPILE_FOR").map_or_else(|| Ok(Vec::new()), |v| capabilities(&v))?,
             apart: get("RUSHMEM_TEST_APART").is_some(),
             launches: get("RUSHMEM_COLLECTIVES")
                 .map_or_else(|| Ok(Launches::default()), |v| Launches::parse(&v))?,
@@ -235,6 +238,20 @@ fn device(text: &str) -> Result<DeviceWish> {
             .map(|number| DeviceWish::Cuda(Some(number)))
             .ok_or_else(|| err!(ENVIRONMENT, "RUSHMEM_DEVICE={text}: expected auto, cpu, cuda or cuda:N")),
     }
+}
+
+/// `sm_90, sm_100`.
+fn capabilities(text: &str) -> Result<Vec<(u32, u32)>> {
+    let one = |word: &str| {
+        let number: u32 = word.trim().strip_prefix("sm_")?.parse().ok()?;
+        (number >= 10).then_some((number / 10, number % 10))
+    };
+    text.split(',').map(one).collect::<Option<_>>().ok_or_else(|| {
+        err!(
+            ENVIRONMENT,
+            "RUSHMEM_COMPILE_FOR={text}: expected kinds of GPUs, such as sm_90 or sm_80,sm_90,sm_100"
+        )
+    })
 }
 
 fn number(name: &str, text: &str) -> Result<u64> {

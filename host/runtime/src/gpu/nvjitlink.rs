@@ -94,7 +94,7 @@ impl NvJitLink {
         })
     }
 
-    /// Tells one nvJitLink from another: version, size and age of the file.
+    /// Tells one nvJitLink from another.
     pub(crate) fn stamp(&self) -> String {
         format!("nvjitlink {}.{} {}", self.version.0, self.version.1, search::stamp(&self.path))
     }

@@ -139,7 +139,7 @@ impl Nvrtc {
         Ok(Nvrtc { functions, error_string, version: (major, minor), path, archs })
     }
 
-    /// Tells one NVRTC from another: version, size and age of the file.
+    /// Tells one NVRTC from another.
     pub(crate) fn stamp(&self) -> String {
         format!("nvrtc {}.{} {}", self.version.0, self.version.1, search::stamp(&self.path))
     }

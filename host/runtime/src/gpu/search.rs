@@ -6,6 +6,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use rushmem_device_cpu::cache::build_id;
+
 /// A struct of a library's functions, by NVIDIA's names. All return a number that is 0 for success.
 macro_rules! functions {
     ($($name:ident: fn($($arg:ty),*);)*) => {
@@ -104,9 +106,11 @@ pub(super) fn path_of(function: *const c_void) -> Option<PathBuf> {
     std::fs::canonicalize(Path::new(OsStr::from_bytes(name.to_bytes()))).ok()
 }
 
-/// Size and age of a library's file.
+/// Tells a library from another: its build ID, which is the same wherever it is installed, so that what it
+/// made on one machine serves on another; without one, size and age of the file.
 pub(super) fn stamp(path: &Path) -> String {
-    std::fs::metadata(path).map(|m| format!("{}:{}", m.len(), m.mtime())).unwrap_or_default()
+    let age = || std::fs::metadata(path).map(|m| format!("{}:{}", m.len(), m.mtime())).unwrap_or_default();
+    build_id(path).unwrap_or_else(age)
 }
 
 #[cfg(test)]

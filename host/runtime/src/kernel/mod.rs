@@ -2,6 +2,7 @@
 //! stream, failures name the kernel and the PE. What is the same on both kinds of device is here; [`cpu`] and
 //! [`gpu`] are the rest.
 
+mod ahead;
 pub(crate) mod args;
 pub(crate) mod collectives;
 mod cpu;
@@ -181,6 +182,7 @@ impl Kernels {
     ) -> Result<&'static Handle<LoadedModule>> {
         let core = &self.core;
         core.common.health.check()?;
+        ahead::compile(&core.common, name, source, &options)?;
         self.keep(match &core.runner {
             Runner::Cpu(runner) => Code::Cpu(runner.load(name, source, options)?),
             Runner::Gpu(runner) => Code::Gpu(runner.load(name, source, options)?),
