@@ -135,7 +135,7 @@ struct rounds {
   uint32_t iterations, batches, warm_up;
 };
 
-/* Bytes over which gets go round: more than the L1 caches of so many blocks hold. */
+/* Bytes over which rounds go: more than the L1 caches of so many blocks hold. */
 static uint64_t room_of(uint64_t blocks) { return std::max<uint64_t>(1 << 20, blocks << 19); }
 
 /* One figure. */
@@ -209,8 +209,10 @@ struct bench {
     }
     blocks = std::min(blocks, unsigned(each) * unsigned(processors));
     j.bytes = bytes ? bytes : 8;
-    j.step = (j.bytes + 127) / 128 * 16, j.turns = 0;
-    while (m.gets && (j.turns + 1) * j.step * 8 < room_of(blocks)) j.turns = 2 * j.turns + 1;
+    /* A line lies between two places. */
+    j.step = (j.bytes + 255) / 128 * 16, j.sources = j.targets = 0;
+    uint32_t *places = m.gets ? &j.sources : m.bandwidth ? &j.targets : nullptr;
+    while (places && (*places + 1) * j.step * 8 < room_of(blocks)) *places = 2 * *places + 1;
     j.salt = job_of.agree(j.salt * 6364136223846793005ull + 1442695040888963407ull);
     const std::vector<double> few = run(m, what, blocks, threads, {3, 1, 2});
     const double one = few.empty() ? 1.0 : std::max(few[0], 1.0), time = o.budget_ms * 1e6 / o.samples;
@@ -285,8 +287,9 @@ int main(int argc, char **argv) {
   for (uint64_t bytes : b.o.sizes) most = std::max(most, bytes);
   for (uint64_t n : b.o.blocks) blocks = std::max(blocks, n);
   b.j.me = job_of.me, b.j.pes = job_of.pes, b.j.peer = b.j.me == 0 ? 1 : 0;
-  b.j.to = static_cast<char *>(nvshmem_align(4096, most + 4096));
-  b.j.from = static_cast<char *>(nvshmem_align(4096, most + 2 * room_of(blocks) + 4096));
+  const uint64_t room = most + 2 * room_of(blocks) + 4096;
+  b.j.to = static_cast<char *>(nvshmem_align(4096, room));
+  b.j.from = static_cast<char *>(nvshmem_align(4096, room));
   b.j.words = static_cast<uint64_t *>(nvshmem_align(128, static_cast<size_t>(CHECK + b.j.pes * LINE) * 8));
   if (!b.j.to || !b.j.from || !b.j.words) fail("nvshmem_align", 0);
   FINE(cudaMalloc(&b.j.stamps, 16 * blocks * (b.o.samples + 1)));

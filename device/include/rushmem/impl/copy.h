@@ -245,7 +245,7 @@ RUSHMEM_DEVICE void copy_rounds(char *to, const char *from, uint32_t shift, size
  * has 64 and must not need more by itself (scripts/check-device looks). A thread alone has nothing else that
  * would hide the latency: 14 are all that fit, 12 where a signal's address and value are kept meanwhile; of a
  * warp 12, and 8. Of a block of 1024 four each are the 64 KiB that an SM's 48 GB/s need at a link's latency,
- * 0.92 us, if no thread waits for another, so a get has eight. */
+ * 0.92 us. */
 template <typename Scope, bool fresh, bool signals> struct vectors_held;
 template <bool fresh, bool signals> struct vectors_held<thread, fresh, signals> {
   static constexpr int value = signals ? 12 : 14;
@@ -254,7 +254,7 @@ template <bool fresh, bool signals> struct vectors_held<warp, fresh, signals> {
   static constexpr int value = signals ? 8 : 12;
 };
 template <bool fresh, bool signals> struct vectors_held<block, fresh, signals> {
-  static constexpr int value = fresh ? 8 : 4;
+  static constexpr int value = 4;
 };
 
 /* At most a vector for each thread. */
@@ -373,26 +373,44 @@ template <typename Scope> RUSHMEM_DEVICE bool is_few(const void *to, const void 
   return (all % 16 == 0) & (bytes <= static_cast<size_t>(Scope::size()) * 16);
 }
 
+/* A thread for each of `n` vectors and for each unit before and behind them. */
+template <typename Scope, size_t unit, bool fresh>
+RUSHMEM_DEVICE void copy_pieces(char *to, const char *from, uint32_t head, uint32_t n, uint32_t tail) {
+  uint32_t at = Scope::rank();
+  if (at < n) {
+    at = head + at * 16;
+    access<16>::store<fresh>(to + at, access<16>::load<fresh>(from + at));
+    return;
+  }
+  at = (at - n) * static_cast<uint32_t>(unit);
+  if (at >= head + tail) return;
+  if (at >= head) at += n * 16;
+  access<unit>::template store<fresh>(to + at, access<unit>::template load<fresh>(from + at));
+}
+
 /* What is in_line. */
 template <typename Scope, size_t unit, bool fresh, bool signals>
 RUSHMEM_DEVICE void copy_in_line(char *to, const char *from, size_t bytes) {
   if constexpr (unit == 16) return copy_vectors<Scope, unit, fresh, false, signals>(to, from, 0, bytes / 16);
   const uint32_t head = static_cast<uint32_t>(-reinterpret_cast<uint64_t>(to)) & 15;
   const size_t n = (bytes - head) / 16, tail_at = head + n * 16;
+  const uint32_t tail = static_cast<uint32_t>(bytes - tail_at);
   if constexpr (is_alone<Scope>::value) {
-    copy_edges<unit, fresh>(to, from, head, tail_at, static_cast<uint32_t>(bytes - tail_at));
+    copy_edges<unit, fresh>(to, from, head, tail_at, tail);
     copy_vectors<Scope, unit, fresh, false, signals>(to + head, from + head, 0, n);
   } else {
+    if (n + (head + tail) / unit <= Scope::size())
+      return copy_pieces<Scope, unit, fresh>(to, from, head, static_cast<uint32_t>(n), tail);
     /* A block has registers to keep the edges for later, and few rounds, so it gains from every load that
      * starts earlier. */
     constexpr bool edges_last = !is_one_warp<Scope>::value;
     if constexpr (edges_last) {
-      const bool whole = (head | (static_cast<uint32_t>(bytes) & 15)) == 0;
+      const bool whole = (head | tail) == 0;
       copy_vectors<Scope, unit, fresh, false, signals>(to + head, from + head, 0, n);
       if (RUSHMEM_LIKELY(whole)) return;
     }
     copy_bytes<Scope, unit, fresh>(to, from, head);
-    copy_bytes<Scope, unit, fresh>(to + tail_at, from + tail_at, bytes - tail_at);
+    copy_bytes<Scope, unit, fresh>(to + tail_at, from + tail_at, tail);
     if constexpr (!edges_last) copy_vectors<Scope, unit, fresh, false, signals>(to + head, from + head, 0, n);
   }
 }
@@ -401,7 +419,8 @@ RUSHMEM_DEVICE void copy_in_line(char *to, const char *from, size_t bytes) {
 template <typename Scope, size_t unit, bool fresh, bool signals>
 RUSHMEM_DEVICE void copy_askew(char *to, const char *from, size_t bytes) {
   if constexpr (unit == 16) return;
-  if (bytes < 32) return copy_bytes<Scope, unit, fresh>(to, from, bytes);
+  /* No vector, or a unit for each thread: one latency. */
+  if ((bytes < 32) | (bytes / unit <= Scope::size())) return copy_bytes<Scope, unit, fresh>(to, from, bytes);
   uint32_t head = static_cast<uint32_t>(-reinterpret_cast<uint64_t>(to)) & 15;
   const uint32_t shift = static_cast<uint32_t>(reinterpret_cast<uint64_t>(from) + head) & 15;
   /* The first vector starts `shift` bytes before from + head: that must not be before the source. The

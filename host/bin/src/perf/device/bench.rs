@@ -81,6 +81,8 @@ impl<'w> Bench<'w> {
         let blocks = plan.specs.iter().map(|spec| spec.blocks).max().unwrap_or(1) as usize;
         // Whole pages, as programs have them that care.
         let mut bytes = (most + 16 + GUARD).next_multiple_of(4096);
+        let targets = plan.specs.iter().map(Spec::target_bytes).max().unwrap_or(8) as usize;
+        let to = (targets + 16 + GUARD).next_multiple_of(4096);
         if plan.specs.iter().any(|spec| spec.what == What::PackedPingpong) {
             bytes = bytes.max((3 * most_packed(plan) + 2 * GUARD).next_multiple_of(4096));
         }
@@ -93,7 +95,7 @@ impl<'w> Bench<'w> {
             world,
             plan,
             seed: 0,
-            to: world.alloc_aligned::<u8>(bytes, 4096)?,
+            to: world.alloc_aligned::<u8>(bytes.max(to), 4096)?,
             from: world.alloc_aligned::<u8>(bytes, 4096)?,
             words: world.alloc_aligned::<u64>(CHECK + n_pes.next_multiple_of(LINE), 128)?,
             stamps: world.alloc::<u64>(stamps)?,
@@ -241,6 +243,7 @@ impl<'w> Bench<'w> {
     }
 
     pub(super) fn job(&self, spec: &Spec, rounds: Rounds, part: Part) -> Job {
+        let (step, targets) = spec.targets();
         Job {
             to: self.to.as_ptr().wrapping_add(spec.shift as usize),
             from: self.from.as_ptr(),
@@ -248,12 +251,14 @@ impl<'w> Bench<'w> {
             stamps: self.stamps.as_ptr(),
             bytes: spec.bytes,
             salt: self.salt(),
+            step,
             iterations: rounds.iterations,
             batches: rounds.batches,
             warm_up: rounds.warm_up,
             peer: self.peer().number() as i32,
             both: u32::from(part == Part::Pair),
             op: spec.stage,
+            targets,
         }
     }
 

@@ -55,10 +55,12 @@ pub(super) struct Job {
     pub(super) stamps: *mut u64,
     pub(super) bytes: u64,
     pub(super) salt: u64,
+    pub(super) step: u64,
     pub(super) iterations: u32,
     pub(super) batches: u32,
     pub(super) warm_up: u32,
     pub(super) peer: i32,
     pub(super) both: u32,
     pub(super) op: u32,
+    pub(super) targets: u32,
 }

@@ -142,7 +142,7 @@ fn sampled(bench: &Bench<'_>, spec: &Spec, name: &str) -> Result<(Summary, Optio
     verify::prepare(bench, spec)?;
     let times = run(rounds)?;
     if spec.corrupt {
-        verify::spoil(bench, spec)?;
+        verify::spoil(bench, spec, rounds)?;
     }
     verify::verify(bench, spec, name, rounds)?;
     let mut samples: Vec<f64> = times.into_iter().map(|ns| shown(spec, ns)).collect();

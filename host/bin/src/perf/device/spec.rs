@@ -59,6 +59,25 @@ impl Spec {
         })
     }
 
+    /// Bytes between the places to which rounds put, and how many there are besides the first: a power of two
+    /// less one. Where a round completes before the next there is one place.
+    pub(crate) fn targets(&self) -> (u64, u32) {
+        // Between two places lies a line that nothing may touch.
+        let step = self.bytes.next_multiple_of(128) + 128;
+        if !matches!(self.what, What::PutBw | What::PBw) {
+            return (step, 0);
+        }
+        // More than the caches of so many blocks hold back.
+        let room = (u64::from(self.blocks) << 19).max(1 << 20);
+        (step, room.div_ceil(step).next_power_of_two() as u32 - 1)
+    }
+
+    /// Bytes of memory from the first place's beginning to the last one's end.
+    pub(crate) fn target_bytes(&self) -> u64 {
+        let (step, more) = self.targets();
+        u64::from(more) * step + self.bytes
+    }
+
     /// 8 bytes by one thread, with a probe where there is one.
     pub(crate) fn new(what: What) -> Spec {
         Spec {

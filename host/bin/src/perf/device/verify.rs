@@ -57,7 +57,7 @@ pub(super) fn prepare(bench: &Bench<'_>, spec: &Spec) -> Result<()> {
     if !is_target(bench, spec) {
         return Ok(());
     }
-    let end = spec.shift as usize + spec.bytes as usize + GUARD;
+    let end = spec.shift as usize + spec.target_bytes() as usize + GUARD;
     let memory = bench.to.slice(..end)?;
     match before(spec, bench.salt()) {
         0 => memory.fill(0)?,
@@ -70,9 +70,15 @@ pub(super) fn prepare(bench: &Bench<'_>, spec: &Spec) -> Result<()> {
     Ok(())
 }
 
+/// Where the last round's data begins.
+fn last(spec: &Spec, rounds: Rounds) -> usize {
+    let (step, more) = spec.targets();
+    ((rounds.total() - 1) & u64::from(more)) as usize * step as usize
+}
+
 /// For the test that wrong data is an error: makes wrong what `verify` is about to look at, on the PE that
 /// does. Local.
-pub(super) fn spoil(bench: &Bench<'_>, spec: &Spec) -> Result<()> {
+pub(super) fn spoil(bench: &Bench<'_>, spec: &Spec, rounds: Rounds) -> Result<()> {
     let flip = |words: SymRef<'_, u64>| -> Result<()> {
         let word = words.to_vec()?[0];
         Ok(words.write(&[word ^ 1 << 8])?)
@@ -90,7 +96,7 @@ pub(super) fn spoil(bench: &Bench<'_>, spec: &Spec) -> Result<()> {
         };
     }
     if is_target(bench, spec) {
-        let middle = spec.shift as usize + spec.bytes as usize / 2;
+        let middle = last(spec, rounds) + spec.shift as usize + spec.bytes as usize / 2;
         let byte = bench.to.slice(middle..middle + 1)?;
         byte.write(&[byte.to_vec()?[0] ^ 1])?;
     }
@@ -126,7 +132,8 @@ pub(super) fn verify(bench: &Bench<'_>, spec: &Spec, name: &str, rounds: Rounds)
         return Ok(());
     }
     let (begin, n) = (spec.shift as usize, spec.bytes as usize);
-    let memory = bench.to.slice(..begin + n + GUARD)?.to_vec()?;
+    let last = last(spec, rounds);
+    let memory = bench.to.slice(last..last + begin + n + GUARD)?.to_vec()?;
     if memory[..begin].iter().chain(&memory[begin + n..]).any(|&byte| byte != 0) {
         return wrong("something was written beside the destination".into());
     }

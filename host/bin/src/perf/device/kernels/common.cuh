@@ -15,12 +15,14 @@ struct job {
   uint64_t *stamps; /* this PE's: a head of HEAD words, then begin and end of each block of each batch */
   uint64_t bytes;
   uint64_t salt;   /* the data of operations that take a value */
+  uint64_t step;   /* between the places to which rounds put */
   uint32_t iterations;
   uint32_t batches;
   uint32_t warmup;
   int32_t peer;
   uint32_t both;   /* the peer's kernel runs too, and batches begin together */
   uint32_t op;     /* for kernels that have several */
+  uint32_t targets; /* so many such places and one more, a power of two */
 };
 
 /* Lines of `words`. */
