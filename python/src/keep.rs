@@ -1,5 +1,5 @@
-//! What a world keeps for what is built on it, without knowing what that is: symmetric memory and who uses it,
-//! and values that streams, non-blocking calls and registrations need for a time.
+//! What a world keeps for what is built on it, without knowing what that is: symmetric memory and who uses
+//! it, and values that streams, non-blocking calls and registrations need for a time.
 
 use std::any::Any;
 use std::collections::HashMap;
