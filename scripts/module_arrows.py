@@ -1,224 +1,32 @@
-"""Which module of a crate uses which, and whether two types have one name: reads Rust as far as that takes,
-for scripts/check-tree.
+"""Which module of a crate uses which, and whether two types have one name, for scripts/check-tree.
 
 A path counts wherever it stands, in a `use` or in code: `crate::a::b`, `super::super::a`, `self::a`,
-`$crate::a`, and names that the crate's root re-exports (`crate::Error`). What is compiled for tests only does
-not count, nor do comments, texts, and the places that a visibility names (`pub(in crate::a)`).
+`$crate::a`, and names that the crate's root re-exports (`crate::Error`). rust_modules.py reads them.
 """
 
-import re
 import tempfile
 from pathlib import Path
 
-TOKEN = re.compile(
-    r"""(?P<skip>\s+|//[^\n]*)
-      | (?P<block>/\*)
-      | (?P<raw>b?r(?P<hashes>\#*)".*?"(?P=hashes))
-      | (?P<text>[bc]?"(?:\\.|[^"\\])*")
-      | (?P<char>b?'(?:\\(?:x[0-9a-fA-F]{2}|u\{[0-9a-fA-F_]+\}|.)|[^\\'])')
-      | (?P<life>'\w+)
-      | (?P<word>(?:r\#)?[A-Za-z_]\w*)
-      | (?P<number>\d[\w.]*)
-      | (?P<colons>::)
-      | (?P<other>.)""",
-    re.X | re.S,
-)
+from rust_modules import Modules
+
 UNKNOWN = "is none of the crate's modules, nor re-exported by its root"
-OPEN, CLOSE = {"(": ")", "[": "]", "{": "}"}, {")", "]", "}"}
 
 
-def tokens(text):
-    """Words, `::`, texts (with their quotes) and single signs."""
-    out, at = [], 0
-    while at < len(text):
-        match = TOKEN.match(text, at)
-        at = match.end()
-        kind = match.lastgroup if match.lastgroup != "hashes" else "raw"
-        if kind == "block":
-            depth = 1
-            while depth:
-                end = re.compile(r"/\*|\*/").search(text, at)
-                if not end:
-                    return out
-                depth += 1 if end.group() == "/*" else -1
-                at = end.end()
-        elif kind in ("word", "colons", "other", "text", "number"):
-            out.append(match.group().removeprefix("r#") if kind == "word" else match.group())
-    return out
-
-
-def closing(code, at):
-    """The place of the sign that closes the one at `at`."""
-    depth = 0
-    for i in range(at, len(code)):
-        depth += code[i] in OPEN
-        depth -= code[i] in CLOSE
-        if depth == 0:
-            return i
-    raise ValueError("a bracket is open")
-
-
-def only_in_tests(code):
-    """Whether an attribute, `cfg ( ... )`, is true in tests only."""
-    if code[:2] != ["cfg", "("]:
-        return False
-
-    def split(inside):
-        parts, depth = [[]], 0
-        for word in inside:
-            depth += (word in OPEN) - (word in CLOSE)
-            if word == "," and depth == 0:
-                parts.append([])
-            else:
-                parts[-1].append(word)
-        return [part for part in parts if part]
-
-    def holds(predicate):
-        if predicate == ["test"]:
-            return True
-        if predicate[:2] == ["all", "("]:
-            return any(holds(part) for part in split(predicate[2:-1]))
-        if predicate[:2] == ["any", "("]:
-            return all(holds(part) for part in split(predicate[2:-1]))
-        return False
-
-    return holds(code[2:-1])
-
-
-def after_item(code, at):
-    """The place behind the item, field, arm or statement at `at`, its further attributes included."""
-    while code[at : at + 2] == ["#", "["]:
-        at = closing(code, at + 1) + 1
-    head = []
-    for word in code[at:]:
-        if word in OPEN and word != "(" or word in (";", "=", ","):
-            break
-        head.append(word)
-    to_semicolon = "use" in head or ({"static", "const", "type"} & set(head) and "fn" not in head)
-    is_item = bool({"fn", "impl", "struct", "enum", "union", "trait", "mod", "macro_rules"} & set(head))
-    while at < len(code):
-        word = code[at]
-        if word in CLOSE:
-            return at
-        if word in OPEN:
-            at = closing(code, at)
-            if word == "{" and not to_semicolon:
-                return at + 1
-        elif word == ";" or word == "," and not (is_item or to_semicolon):
-            return at + 1
-        at += 1
-    return at
-
-
-def leaves(code, at):
-    """The paths of the `use` tree at `at`, each with the name that it gets, and the place after it; `*`
-    is a name."""
-    path = []
-    while at < len(code):
-        word = code[at]
-        if word == "{":
-            end, found, at = closing(code, at), [], at + 1
-            while at < end:
-                more, at = leaves(code, at)
-                found += [(path + leaf, name) for leaf, name in more]
-                at += code[at] == ","
-            return found, end + 1
-        if word == "as":
-            return [(path, code[at + 1])], at + 2
-        if word == "::":
-            at += 1
-        elif word == "*" or re.match(r"\w", word):
-            path, at = path + [word], at + 1
-        else:
-            break
-    return [(path, path[-1])] if path else [], at
-
-
-class Crate:
+class Crate(Modules):
     """The modules of a crate, and who uses whom."""
 
     def __init__(self, root):
+        super().__init__(root)
         self.uses = {}  # (module, module) -> where it was seen first
+        self.unknown = self.missing
+        self.modules = {module[0] for module in self.files if module}
         self.exports = {}  # a name in the root -> the module that it is from
-        self.modules, self.unknown = set(), []
-        self.found = []  # (file, module path, path)
-        self.types = {}  # a type's or trait's name -> the files that define one
-        self.file(Path(root), [], is_root=True)
+        for name, path in self.names[()].items():
+            path = path[1:] if path[0] in ("self", "crate") else path
+            if len(path) > 1:
+                self.exports[name] = path[0]
         for file, module, path in self.found:
             self.resolve(file, module, path)
-
-    def file(self, path, module, is_root=False):
-        inside = path.parent if is_root or path.name == "mod.rs" else path.parent / path.stem
-        self.code(tokens(path.read_text()), path, module, inside)
-
-    def code(self, code, file, module, inside):
-        at, test, where = 0, False, None
-        while at < len(code):
-            word = code[at]
-            if word == "#" and code[at + 1 : at + 2] == ["["]:
-                end = closing(code, at + 1)
-                attribute = code[at + 2 : end]
-                test = test or only_in_tests(attribute)
-                if attribute[:2] == ["path", "="]:
-                    where = file.parent / attribute[2].strip('"')
-                if test:
-                    at = after_item(code, end + 1)
-                    test = False
-                else:
-                    at = end + 1
-                continue
-            if word == "mod" and code[at + 2 : at + 3] == ["{"]:
-                end = closing(code, at + 2)
-                self.declare(module, code[at + 1])
-                self.code(code[at + 3 : end], file, module + [code[at + 1]], inside / code[at + 1])
-                at = end + 1
-            elif word == "mod" and code[at + 2 : at + 3] == [";"]:
-                name = code[at + 1]
-                self.declare(module, name)
-                places = [where] if where else [inside / f"{name}.rs", inside / name / "mod.rs"]
-                there = [place for place in places if place.is_file()]
-                if not there:
-                    self.unknown.append(f"{file}: mod {name} has no file")
-                for place in there:
-                    self.file(place, module + [name])
-                at += 3
-            elif word in ("struct", "enum", "union", "trait") and re.match(r"[A-Z]", (code[at + 1 : at + 2] or [""])[0]):
-                self.types.setdefault(code[at + 1], []).append(str(file))
-                at += 2
-            elif word == "pub" and code[at + 1 : at + 2] == ["("]:
-                at = closing(code, at + 1) + 1
-            elif word == "use":
-                found, at = leaves(code, at + 1)
-                self.found += [(file, module, path) for path, _ in found]
-                if not module:
-                    for path, name in found:
-                        self.export(path, name)
-            elif self.is_path(code, at):
-                path = [word]
-                while code[at + 1 : at + 2] == ["::"] and re.match(r"\w", (code[at + 2 : at + 3] or [""])[0]):
-                    path, at = path + [code[at + 2]], at + 2
-                self.found.append((file, module, path))
-                at += 1
-            else:
-                if word not in ("pub", "(", ")", "crate", "in"):
-                    where = None if word in ("{", "}", ";") else where
-                at += 1
-                continue
-            where = None
-
-    @staticmethod
-    def is_path(code, at):
-        begins = at == 0 or code[at - 1] not in ("::", ".")
-        return code[at] in ("crate", "super", "self") and begins and code[at + 1 : at + 2] == ["::"]
-
-    def declare(self, module, name):
-        if not module:
-            self.modules.add(name)
-
-    def export(self, path, name):
-        path = path[1:] if path[0] in ("self", "crate") else path
-        if len(path) > 1:
-            self.exports[name] = path[0]
 
     def resolve(self, file, module, path):
         if not module or path[0] not in ("crate", "super", "self"):
@@ -259,9 +67,9 @@ def namesakes(name, crate):
     return wrong
 
 
-def breaches(name, root, table, known, base):
+def breaches(name, root, table, base):
     """What is wrong, and notes: arrows of the crate at `root` against the table, in which each module comes
-    after those that it may use. `known`: arrows that are wrong and known, each with its reason."""
+    after those that it may use."""
     crate, wrong, notes = Crate(root), [], []
     below = set()
     for module, may in table.items():
@@ -276,14 +84,8 @@ def breaches(name, root, table, known, base):
         wrong.append(f"{name}: the table of arrows has module {module}, which is not there")
     wrong += [shown(text) for text in namesakes(name, crate)]
     for (module, other), where in sorted(crate.uses.items()):
-        if other in table.get(module, set()):
-            continue
-        if (module, other) in known:
-            notes.append(f"{name}: {module} uses {other}, a known breach: {known[module, other]}")
-        else:
+        if other not in table.get(module, set()):
             wrong.append(f"{name}: {module} must not use {other} ({shown(where)})")
-    for module, other in sorted(set(known) - set(crate.uses)):
-        notes.append(f"{name}: {module} no longer uses {other}: take it off the known breaches")
     for module in table:
         for other in sorted(table[module] - {used for user, used in crate.uses if user == module}):
             notes.append(f"{name}: {module} may use {other} and does not: take it out of the table")
@@ -348,7 +150,7 @@ def self_test():
         crate = Crate(Path(folder, "lib.rs"))
         table = {module: set() for module in sorted(crate.modules)}
         table["a"] = {"b"}
-        circle, _ = breaches("sample", Path(folder, "lib.rs"), table, {("c", "d"): "known"}, folder)
+        circle, _ = breaches("sample", Path(folder, "lib.rs"), table, folder)
     wrong = []
     if set(crate.uses) != FOUND:
         wrong.append(f"the reader of modules finds {sorted(set(crate.uses) ^ FOUND)} too little or too much")
@@ -358,8 +160,6 @@ def self_test():
         wrong.append(f"the reader of modules does not know {crate.unknown}")
     if not all(any(what in text for text in circle) for what in ("a circle", "b must not use a")):
         wrong.append("the reader of modules lets a circle pass")
-    if any("c must not use d" in text for text in circle):
-        wrong.append("a known breach is wrong")
     if not any("2 types are called S:" in text for text in circle):
         wrong.append("the reader of modules lets two types of one name pass")
     return wrong

@@ -1,9 +1,6 @@
 """Which module may use which, for scripts/check-tree: the arrows of ARCHITECTURE.md. A table begins at the
 bottom: each module comes after those that it may use, so that there is no circle. A crate's root may use all
-of its modules.
-
-`KNOWN` holds arrows that are wrong and known: each is a defect with its reason, printed as a note until it is
-gone."""
+of its modules."""
 
 # host/runtime/src, from the operating system up to the C ABI.
 RUNTIME = {
@@ -190,6 +187,3 @@ TABLES = {
     "host/api/lib.rs": API,
     "host/bin/src/perf/main.rs": PERF,
 }
-
-# crate root -> (module, module) -> why that is still there.
-KNOWN = {}

@@ -10,7 +10,7 @@ use rushmem_abi::c::*;
 
 use crate::dtype::Dtype;
 use crate::error;
-use crate::ledger::Allocation;
+use crate::ledger::{self, Allocation};
 
 /// Symmetric memory with a shape and a type, or a view of a part of it.
 #[pyclass(frozen, weakref, module = "rushmem", name = "Array")]
@@ -317,7 +317,7 @@ impl Array {
         if self.peer.is_some() || self.at != memory.at || self.bytes() != memory.bytes {
             return Err(error::invalid(py, "free takes the whole array, as world.empty() gave it"));
         }
-        memory.core.run(py, || memory.core.ledger.free(memory))
+        memory.core.run(py, || ledger::free(memory))
     }
 
     fn __repr__(&self) -> String {

@@ -6,11 +6,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use pyo3::prelude::*;
 
-use crate::core::Core;
-
 thread_local! {
-    /// The world in whose call this thread is.
-    static INSIDE: Cell<*const Core> = const { Cell::new(std::ptr::null()) };
+    /// The gate of the world in whose call this thread is.
+    static INSIDE: Cell<*const Gate> = const { Cell::new(std::ptr::null()) };
     /// What a signal's handler has raised meanwhile.
     static RAISED: RefCell<Option<PyErr>> = const { RefCell::new(None) };
 }
@@ -20,10 +18,10 @@ thread_local! {
 /// # Safety
 /// None: it takes nothing. The type is that of `rushmem_on_wait`.
 pub(crate) unsafe extern "C" fn ask() -> i32 {
-    let core = INSIDE.with(Cell::get);
-    // SAFETY: null, or a world that a frame of this thread's holds.
-    let Some(core) = (unsafe { core.as_ref() }) else { return 0 };
-    if core.gate.is_interrupted() {
+    let gate = INSIDE.with(Cell::get);
+    // SAFETY: null, or the gate of a world that a frame of this thread's holds.
+    let Some(gate) = (unsafe { gate.as_ref() }) else { return 0 };
+    if gate.is_interrupted() {
         return 1;
     }
     // Only the main thread runs Python's signal handlers.
@@ -40,10 +38,10 @@ pub(crate) unsafe extern "C" fn ask() -> i32 {
     }
 }
 
-/// Runs `f` without the GIL, as a call of `core`. An exception of a signal's handler comes first.
-pub(crate) fn outside<T: Send>(py: Python<'_>, core: &Core, f: impl FnOnce() -> T + Send) -> PyResult<T> {
+/// Runs `f` without the GIL, as a call of the gate's world. An exception of a signal's handler comes first.
+pub(crate) fn outside<T: Send>(py: Python<'_>, gate: &Gate, f: impl FnOnce() -> T + Send) -> PyResult<T> {
     let result = py.detach(|| {
-        let before = INSIDE.with(|inside| inside.replace(core));
+        let before = INSIDE.with(|inside| inside.replace(gate));
         let result = f();
         INSIDE.with(|inside| inside.set(before));
         result

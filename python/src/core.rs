@@ -3,10 +3,9 @@
 //! Arrays, teams, streams and kernels hold it, so it lives as long as the last of them; its job may end
 //! before. Then they are refused, and the memory stays mapped for the arrays that Python still sees.
 
-use std::collections::HashMap;
 use std::ffi::CString;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
@@ -14,9 +13,7 @@ use rushmem_abi::c::*;
 
 use crate::call::{outside, Gate, Inside};
 use crate::error::{self, Failure};
-use crate::ledger::Ledger;
-use crate::nbi::Pending;
-use crate::operand::Operand;
+use crate::keep::{lock, Keep};
 use crate::table::{text, Table};
 
 /// How long calls of other threads may take to leave a world that is aborted.
@@ -29,25 +26,12 @@ pub(crate) struct Core {
     raw: usize,
     pub(crate) view: rushmem_view_t,
     pub(crate) gate: Gate,
-    pub(crate) ledger: Ledger,
+    /// What it keeps for arrays, streams and calls.
+    pub(crate) keep: Keep,
     /// What keeps the memory mapped past the world's end; 0 once given back.
     memory: Mutex<usize>,
     /// Why the world has ended, for texts.
     why: Mutex<String>,
-    /// Host arrays that streams read or write, until these have passed the event.
-    pub(crate) borrowed: Mutex<Vec<Borrowed>>,
-    /// Streams of this world's that are no more: by their handles, of each the event behind its last work.
-    pub(crate) ended: Mutex<HashMap<usize, usize>>,
-    /// Memory of others that is registered: its alias, and what holds it.
-    registered: Mutex<Vec<(usize, Operand)>>,
-    /// What non-blocking calls read and write, until a quiet.
-    pub(crate) pending: Mutex<Pending>,
-}
-
-/// Objects that live until an event of a stream.
-pub(crate) struct Borrowed {
-    pub(crate) event: usize,
-    pub(crate) objects: Vec<Py<PyAny>>,
 }
 
 // SAFETY: the view is constant, and its pointer is to a word that is read by the runtime alone.
@@ -79,10 +63,6 @@ fn is_child() -> bool {
     crate::FORKED.load(Ordering::Relaxed)
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// The worlds that have not ended, the latest first.
 pub(crate) fn live() -> Vec<Arc<Core>> {
     let mut live = lock(&LIVE);
@@ -105,13 +85,9 @@ impl Core {
             // SAFETY: filled by the successful call.
             view: unsafe { view.assume_init() },
             gate: Gate::default(),
-            ledger: Ledger::default(),
+            keep: Keep::default(),
             memory: Mutex::new(memory as usize),
             why: Mutex::default(),
-            borrowed: Mutex::default(),
-            ended: Mutex::default(),
-            registered: Mutex::default(),
-            pending: Mutex::default(),
         });
         lock(&LIVE).push(Arc::downgrade(&core));
         JOINED.fetch_add(1, Ordering::Relaxed);
@@ -156,7 +132,7 @@ impl Core {
         f: impl FnOnce() -> Result<T, Failure> + Send,
     ) -> PyResult<T> {
         let _inside = self.enter(py)?;
-        outside(py, self, f)?.map_err(|failure| failure.raise(py))
+        outside(py, &self.gate, f)?.map_err(|failure| failure.raise(py))
     }
 
     /// Leaves the job in good order. Collective. The world is gone afterwards, also where it fails.
@@ -172,7 +148,7 @@ impl Core {
             let text = format!("finalize: another thread is inside a call of the world of {}", self.who());
             return Err(error::of(py, RUSHMEM_ERR_BUSY, &text));
         }
-        let left = outside(py, self, || {
+        let left = outside(py, &self.gate, || {
             // SAFETY: a live handle that no other thread uses, as the gate is closed.
             let work = Failure::check(self.table, unsafe { (self.table.synchronize)(self.raw()) });
             // SAFETY: a live handle that no other thread uses, as the gate is closed.
@@ -249,16 +225,15 @@ impl Core {
         *lock(&self.why) = why.to_owned();
         self.gate.end();
         JOINED.fetch_sub(1, Ordering::Relaxed);
-        drop((std::mem::take(&mut *lock(&self.borrowed)), std::mem::take(&mut *lock(&self.registered))));
-        drop(std::mem::take(&mut *lock(&self.pending)));
-        if self.ledger.exports_nothing() {
+        self.keep.let_go();
+        if self.keep.allocations.exports_nothing() {
             self.drop_memory();
         }
     }
 
     /// Without arrays of a world that has ended, nobody looks at its memory.
     pub(crate) fn allocation_dropped(&self) {
-        if self.gate.has_ended() && self.ledger.exports_nothing() {
+        if self.gate.has_ended() && self.keep.allocations.exports_nothing() {
             self.drop_memory();
         }
     }
@@ -270,18 +245,6 @@ impl Core {
             // the world lives.
             unsafe { (self.table.others.memory_drop)(memory as *mut rushmem_memory_t) };
         }
-    }
-
-    /// Holds memory that is registered under `alias`.
-    pub(crate) fn hold_registered(&self, alias: usize, operand: Operand) {
-        lock(&self.registered).push((alias, operand));
-    }
-
-    /// What was held, to be dropped without the lock.
-    pub(crate) fn release_registered(&self, alias: usize) -> Option<Operand> {
-        let mut registered = lock(&self.registered);
-        let i = registered.iter().position(|(at, _)| *at == alias)?;
-        Some(registered.swap_remove(i).1)
     }
 
     /// The device for people.

@@ -12,7 +12,8 @@ use rushmem_abi::c::*;
 
 use crate::core::Core;
 use crate::error::{self, Failure};
-use crate::table::{table, Table};
+use crate::library::table;
+use crate::table::Table;
 use crate::world::World;
 
 /// What `rushmem_init` is to do.

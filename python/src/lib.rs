@@ -1,7 +1,8 @@
 //! The Python package `rushmem`: worlds, symmetric arrays, teams, streams and kernels as Python's objects.
 //!
-//! A client of the C ABI (`table.rs`). `core.rs` says how a world ends, `ledger.rs` when memory is given
-//! back, `call.rs` how calls wait without the GIL. What needs no Rust is in `rushmem/*.py`.
+//! A client of the C ABI (`table.rs`, `library.rs`). `core.rs` says how a world ends, `keep.rs` what it keeps
+//! for others, `ledger.rs` when memory is given back, `call.rs` how calls wait without the GIL. What needs no
+//! Rust is in `rushmem/*.py`.
 
 // `cargo test --lib` builds a program of every library, and no program has the functions of Python.
 #![cfg(not(test))]
@@ -13,10 +14,13 @@ mod collective;
 mod core;
 mod dtype;
 mod error;
+mod event;
 mod export;
 mod join;
+mod keep;
 mod kernel;
 mod ledger;
+mod library;
 mod moe;
 mod nbi;
 mod operand;
@@ -61,7 +65,7 @@ fn _rushmem(module: &Bound<'_, PyModule>) -> PyResult<()> {
 /// The loaded runtime: its version, and the path that it came from.
 #[pyfunction]
 fn runtime(py: Python<'_>) -> PyResult<(String, String)> {
-    let table = table::table(py)?;
+    let table = library::table(py)?;
     // SAFETY: both take nothing, and return strings that live for ever.
     Ok(unsafe { (table::text((table.library_version)()), table::text((table.library_path)())) })
 }
@@ -69,7 +73,7 @@ fn runtime(py: Python<'_>) -> PyResult<(String, String)> {
 /// Where the package has its runtime.
 #[pyfunction]
 fn _set_library(path: PathBuf) {
-    table::set_own(path);
+    library::set_own(path);
 }
 
 /// An exception escapes: every world of this process ends, and the other PEs learn why.

@@ -14,7 +14,7 @@ use rushmem_moe::{Config, Count, Layout, Received, Tokens};
 
 use crate::core::Core;
 use crate::error::{self, Failure};
-use crate::ledger::Allocation;
+use crate::ledger::{self, Allocation};
 use crate::operand::{For, Held, Operand};
 use crate::stream;
 use crate::team::Team;
@@ -301,8 +301,8 @@ impl AllToAll {
         let (plan, memory, (module, kernels, blocks), default_stream) = core.run(py, || {
             let far = setup::is_far(&core, raw, &members)?;
             let mut plan = Plan::new(config, ranks, far, core.is_gpu()).map_err(said)?;
-            core.ledger.collect(&core)?;
-            let memory = core.ledger.allocate(&core, plan.bytes())?;
+            ledger::collect(&core)?;
+            let memory = ledger::allocate(&core, plan.bytes())?;
             plan.place(memory.at);
             let mut on = std::ptr::null_mut();
             // SAFETY: a live handle, and a place for the answer.
@@ -432,7 +432,7 @@ impl AllToAll {
         let freed = core.run(py, || {
             // SAFETY: a module's handle; one whose kernels run is refused.
             Failure::check(core.table, unsafe { (core.table.module_unload)(module as *mut _) })?;
-            core.ledger.free(&memory)
+            ledger::free(&memory)
         });
         if freed.is_err() {
             *self.memory.lock().unwrap_or_else(PoisonError::into_inner) = Some(memory);

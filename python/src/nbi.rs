@@ -5,7 +5,7 @@
 //! freed nor, where numpy knows that they are held, moved.
 
 use std::cell::RefCell;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use pyo3::prelude::*;
 use rushmem_abi::c::*;
@@ -28,15 +28,7 @@ fn current(core: &Core) -> u64 {
         .map_or(RUSHMEM_CONTEXT_DEFAULT, |(_, number)| number)
 }
 
-/// What non-blocking calls read and write, with the context that they were made in.
-#[derive(Default)]
-pub(crate) struct Pending(Vec<(u64, Operand)>);
-
 impl Core {
-    fn pending(&self) -> std::sync::MutexGuard<'_, Pending> {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Carries out what completes the operations of one context, or of all, and then lets go of what they
     /// held. What is begun meanwhile is held on.
     pub(crate) fn complete(
@@ -45,13 +37,13 @@ impl Core {
         context: Option<u64>,
         f: impl FnOnce() -> i32 + Send,
     ) -> PyResult<()> {
-        let all = std::mem::take(&mut self.pending().0);
+        let all = std::mem::take(&mut *self.keep.pending());
         let (done, kept): (Vec<_>, Vec<_>) =
             all.into_iter().partition(|(of, _)| context.is_none_or(|one| one == *of));
-        self.pending().0.extend(kept);
+        self.keep.pending().extend(kept);
         let completed = self.run(py, || Failure::check(self.table, f()));
         if completed.is_err() {
-            self.pending().0.extend(done);
+            self.keep.pending().extend(done);
         }
         completed
     }
@@ -61,7 +53,7 @@ impl Core {
         let context = current(self);
         let begun = self.run(py, || Failure::check(self.table, f()));
         // Also where it fails: a part may be under way.
-        self.pending().0.push((context, operand));
+        self.keep.pending().push((context, Box::new(operand)));
         begun
     }
 }

@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 
 use crate::core::Core;
 use crate::error::Failure;
-use crate::ledger::Allocation;
+use crate::ledger::{self, Allocation};
 use crate::world::World;
 
 /// Whose heap the pool is on, and what torch has of it.
@@ -39,8 +39,8 @@ fn allocate(core: &Arc<Core>, bytes: usize) -> Result<usize, Failure> {
     let Some(_inside) = core.gate.enter() else {
         return Err(Failure(rushmem_abi::c::RUSHMEM_ERR_BAD_HANDLE, "the pool's world has ended".into()));
     };
-    core.ledger.collect(core)?;
-    let memory = core.ledger.allocate(core, bytes)?;
+    ledger::collect(core)?;
+    let memory = ledger::allocate(core, bytes)?;
     let at = memory.at;
     pool().pieces.insert(at, memory);
     Ok(at)

@@ -1,13 +1,14 @@
 //! Streams: what an operation's `stream` may be, and streams of one's own.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use rushmem_abi::c::RUSHMEM_OK;
+use rushmem_abi::c::{RUSHMEM_ERR_UNSUPPORTED, RUSHMEM_OK};
 
-use crate::core::{Borrowed, Core};
+use crate::core::Core;
 use crate::error::Failure;
+use crate::keep::{lock, Borrowed};
 use crate::operand::Operand;
 
 /// What CUDA calls the legacy default stream where a handle is meant (`cudaStreamLegacy`): torch's default
@@ -42,40 +43,6 @@ impl Stream {
             unsafe { (table.stream_default)(w, std::ptr::from_mut(out).cast()) }
         })?;
         Ok(Stream { core: Arc::clone(core), handle, is_own: false })
-    }
-}
-
-/// Handles outlive their streams in what arrays have noted (`ledger.rs`). On a GPU the runtime takes a handle
-/// that it does not know for another library's stream, and the driver reads what is not there any more.
-impl Core {
-    /// A handle may come again; work on the new stream is behind none of the old one's.
-    fn stream_begins(&self, handle: usize) {
-        let event = self.ended.lock().unwrap_or_else(PoisonError::into_inner).remove(&handle);
-        if let Some(event) = event.filter(|event| *event != 0) {
-            // SAFETY: an event of `event_record`'s, given back once.
-            unsafe { (self.table.event_free)(event as *mut _) };
-        }
-    }
-
-    fn stream_ends(&self, handle: usize) {
-        let mut event = std::ptr::null_mut();
-        // SAFETY: a live handle, a stream that it made, and a place for the answer.
-        let code = unsafe { (self.table.event_record)(self.raw(), handle as *mut _, &mut event) };
-        let event = if code == RUSHMEM_OK { event as usize } else { 0 };
-        self.ended.lock().unwrap_or_else(PoisonError::into_inner).insert(handle, event);
-    }
-
-    /// Whether the stream is no more and its work has ended; none where it is not known to be so.
-    pub(crate) fn has_ended(&self, handle: usize) -> Option<bool> {
-        let event = *self.ended.lock().unwrap_or_else(PoisonError::into_inner).get(&handle)?;
-        let mut done = 0;
-        if event == 0 {
-            return Some(true);
-        }
-        // SAFETY: an event that was not freed, and a place for the answer.
-        let code = unsafe { (self.table.event_test)(event as *mut _, &mut done) };
-        // An error means that the work has ended, too.
-        Some(code != RUSHMEM_OK || done != 0)
     }
 }
 
@@ -175,30 +142,24 @@ pub(crate) fn put_on(
 /// Holds objects until the stream has passed what it was given so far.
 pub(crate) fn lend(py: Python<'_>, core: &Core, stream: usize, objects: Vec<Py<PyAny>>) -> PyResult<()> {
     let mut passed = Vec::new();
-    let mut borrowed = core.borrowed.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let mut borrowed = lock(&core.keep.borrowed);
     borrowed.retain_mut(|one| {
         // Of a stream that was being captured: its graph may be launched as long as the world lives.
-        if one.event == 0 {
+        if one.event == 0 || !core.has_passed(one.event) {
             return true;
         }
-        let mut done = 0;
-        // SAFETY: an event that was not freed, and a place for the answer.
-        let code = unsafe { (core.table.event_test)(one.event as *mut _, &mut done) };
-        if code == RUSHMEM_OK && done == 0 {
-            return true;
-        }
-        // SAFETY: an event that was not freed, given back once.
-        unsafe { (core.table.event_free)(one.event as *mut _) };
+        core.free_event(one.event);
         passed.append(&mut one.objects);
         false
     });
     if !objects.is_empty() {
-        let mut event = std::ptr::null_mut();
-        // SAFETY: a live handle, a stream that it has just taken, and a place for the answer.
-        let code = unsafe { (core.table.event_record)(core.raw(), stream as *mut _, &mut event) };
-        // Being captured: then the event stays null.
-        let code = if code == rushmem_abi::c::RUSHMEM_ERR_UNSUPPORTED { 0 } else { code };
-        borrowed.push(Borrowed { event: event as usize, objects });
+        let (event, code) = match core.record_event(stream) {
+            Ok(event) => (event, RUSHMEM_OK),
+            // Being captured: then the event stays null.
+            Err(RUSHMEM_ERR_UNSUPPORTED) => (0, RUSHMEM_OK),
+            Err(code) => (0, code),
+        };
+        borrowed.push(Borrowed { event, objects });
         drop(borrowed);
         Failure::check(core.table, code).map_err(|failure| failure.raise(py))?;
     } else {

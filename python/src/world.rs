@@ -12,7 +12,7 @@ use crate::core::Core;
 use crate::dtype::Dtype;
 use crate::error::{self, Failure};
 use crate::kernel::Module;
-use crate::ledger::Allocation;
+use crate::ledger::{self, Allocation};
 use crate::nbi::Context;
 use crate::operand::{For, Operand};
 use crate::stream::{self, Stream};
@@ -100,8 +100,8 @@ impl World {
         let bytes = elements(py, &shape, dtype.bytes())? * dtype.bytes();
         let core = &self.core;
         let memory = core.run(py, || {
-            core.ledger.collect(core)?;
-            core.ledger.allocate(core, bytes)
+            ledger::collect(core)?;
+            ledger::allocate(core, bytes)
         })?;
         Ok(self.array(memory, shape, dtype))
     }
@@ -118,7 +118,7 @@ impl World {
         let (shape, dtype) = (shape_of(shape)?, Dtype::of(dtype)?);
         let bytes = elements(py, &shape, dtype.bytes())? * dtype.bytes();
         let core = &self.core;
-        let found = core.run(py, || Ok(core.ledger.find(address)))?;
+        let found = core.run(py, || Ok(ledger::find(core, address)))?;
         let Some(memory) = found.filter(|memory| bytes <= memory.at + memory.bytes - address) else {
             let text = format!("{bytes} bytes at {address:#x} lie in no symmetric array of this world");
             return Err(error::of(py, RUSHMEM_ERR_BAD_ADDRESS, &text));
@@ -135,7 +135,7 @@ impl World {
 
     /// Frees the arrays that no PE uses any more; how many. Collective. `empty` does it, too.
     fn collect(&self, py: Python<'_>) -> PyResult<usize> {
-        self.core.run(py, || self.core.ledger.collect(&self.core))
+        self.core.run(py, || ledger::collect(&self.core))
     }
 
     /// Makes memory of one's own symmetric, in place: a torch tensor's or a numpy array's, as far as the
@@ -154,8 +154,8 @@ impl World {
             })?;
             Ok(alias as usize)
         })?;
-        core.hold_registered(alias, operand);
-        let memory = core.ledger.unlisted(core, alias, bytes);
+        core.keep.hold_registered(alias, Box::new(operand));
+        let memory = ledger::unlisted(core, alias, bytes);
         Ok(self.array(memory, [bytes].into(), Dtype::of_name("uint8")))
     }
 
@@ -165,7 +165,7 @@ impl World {
         // SAFETY: a live handle; what is not registered is refused.
         self.core.call(py, |table, w| unsafe { (table.unregister)(w, at as *mut _) })?;
         array.get().memory.is_freed.store(true, std::sync::atomic::Ordering::Relaxed);
-        drop(self.core.release_registered(at));
+        drop(self.core.keep.release_registered(at));
         Ok(())
     }
 
@@ -285,7 +285,7 @@ impl World {
             let mut info = rushmem_heap_info_t::default();
             // SAFETY: a live handle, and a place for the answer.
             Failure::check(core.table, unsafe { (core.table.heap_info)(core.raw(), &mut info) })?;
-            Ok((info, core.ledger.unused()))
+            Ok((info, core.keep.allocations.unused()))
         })?;
         let about = PyDict::new(py);
         about.set_item("used", info.used)?;

@@ -2,8 +2,10 @@
 //! take C, C++ and, by nvcc, CUDA C++, whose programs link both ways.
 
 use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 use std::time::Instant;
 
 use rushmem_nvshmem::table::{Caller, Function, Table, TEXT};
@@ -231,6 +233,37 @@ fn kernel_of(number: usize, f: &Function) -> String {
     format!("__global__ void k{number}({parameters}) {{ {store}{}({names}); }}\n", f.name)
 }
 
+/// A record of what was compiled, a row each time: in the file that RUSHMEM_TEST_RECORD names, if it does.
+struct Record(Option<File>);
+
+impl Record {
+    fn begin(nvcc: &Path, options: &str) -> Record {
+        let mut record = Record(std::env::var_os("RUSHMEM_TEST_RECORD").map(|path| {
+            File::create(&path).unwrap_or_else(|e| panic!("RUSHMEM_TEST_RECORD: {}: {e}", path.display()))
+        }));
+        let last_line = |out: std::io::Result<Output>| {
+            let text = out.map(|out| String::from_utf8_lossy(&out.stdout).into_owned()).unwrap_or_default();
+            text.lines().last().unwrap_or("unknown").trim().to_owned()
+        };
+        let nvcc = last_line(Command::new(nvcc).arg("--version").output());
+        let mut git = Command::new("git");
+        let commit = last_line(git.arg("-C").arg(here()).args(["describe", "--always", "--dirty"]).output());
+        record.line(&format!(
+            "# names.rs, forms_of_kernels_compile: each function in a kernel of its own, nvcc {options}"
+        ));
+        record.line(&format!("# commit {commit}, nvcc {nvcc}"));
+        record.line("chapter,arch,functions,seconds");
+        record
+    }
+
+    fn line(&mut self, line: &str) {
+        eprintln!("{line}");
+        if let Some(file) = &mut self.0 {
+            writeln!(file, "{line}").expect("the record takes a line");
+        }
+    }
+}
+
 /// All typed forms for sm_80, sm_90 and sm_100, which takes an hour of one core: with
 /// RUSHMEM_TEST_ROUNDS=all. Else those of one type, for sm_90, and for the others some of them.
 #[test]
@@ -258,6 +291,9 @@ fn forms_of_kernels_compile() {
             _ => parts.push((&chapter.title, some.collect())),
         }
     }
+    let fixed: Vec<&str> =
+        ["-std=c++17", "-Werror", "all-warnings", "-rdc=true", "-c"].into_iter().chain(quick).collect();
+    let mut record = Record::begin(&nvcc, &fixed.join(" "));
     for (title, functions) in parts.iter().filter(|(_, functions)| !functions.is_empty()) {
         let source = dir.path().join("forms.cu");
         let object = dir.path().join("forms.o");
@@ -275,7 +311,8 @@ fn forms_of_kernels_compile() {
             compile(&nvcc, &source, &options);
             let seconds = begin.elapsed().as_secs();
             let some = functions.len().div_ceil(each);
-            eprintln!("{title} and so on, {some} functions for {arch}: {seconds} s");
+            let title = if all { title } else { "Some of all" };
+            record.line(&format!("\"{title}\",{arch},{some},{seconds}"));
         }
     }
 }

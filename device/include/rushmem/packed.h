@@ -1,6 +1,6 @@
 /* Small messages whose data comes with its own flag: 8 bytes of data and an 8-byte sequence number are one
  * 16-byte store, so nothing has to be ordered before anything. A round trip is that of a bare flag (1.26 us
- * between two GPUs over NVLink), where data and a signal apart take 2.6 us: a release waits until the data
+ * between two GPUs over NVLink), where data and a signal apart take 4.0 us: a release waits until the data
  * has been acknowledged.
  *
  *     rushmem::put_packed(slot, value, round, right);              // to the right neighbour
