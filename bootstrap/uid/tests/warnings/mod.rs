@@ -1,4 +1,5 @@
-//! A logger that keeps the process's warnings, for test binaries of which each has one test that looks at them.
+//! A logger that keeps the process's warnings, for test binaries of which each has one test that looks at
+//! them.
 
 use std::sync::Mutex;
 

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rushmem_bootstrap_abi::{Bootstrap, Result};
 
-/// PE 0 of `n_ranks`, whose allgathers are carried out by `gather`: it takes the call's number, counted from 0,
-/// this PE's part and the place for all parts.
+/// PE 0 of `n_ranks`, whose allgathers are carried out by `gather`: it takes the call's number, counted from
+/// 0, this PE's part and the place for all parts.
 pub(crate) struct Scripted<F> {
     n_ranks: u32,
     gather: F,
