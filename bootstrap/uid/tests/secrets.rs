@@ -1,27 +1,12 @@
 //! Who is warned that no secret is set: rank 0 of a job that meets over the network without one, once. A test
 //! binary of its own, with its own logger.
 
-use std::sync::Mutex;
+mod warnings;
+
 use std::time::Duration;
 
 use rushmem_bootstrap_abi::Bootstrap;
 use rushmem_bootstrap_uid::{join_meeting, MeetingPoint, UidConfig};
-
-static WARNINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
-
-struct Capture;
-
-impl log::Log for Capture {
-    fn enabled(&self, _: &log::Metadata<'_>) -> bool {
-        true
-    }
-    fn log(&self, record: &log::Record<'_>) {
-        if record.level() <= log::Level::Warn {
-            WARNINGS.lock().expect("no panic in here").push(record.args().to_string());
-        }
-    }
-    fn flush(&self) {}
-}
 
 /// A job of three ranks from its beginning to its end; what was warned of.
 fn job(secret: Option<&str>, one_host: Option<&str>) -> Vec<String> {
@@ -33,7 +18,7 @@ fn job(secret: Option<&str>, one_host: Option<&str>) -> Vec<String> {
         taken: None,
         one_host: one_host.map(str::to_owned),
     };
-    WARNINGS.lock().expect("no panic in here").clear();
+    warnings::take();
     std::thread::scope(|s| {
         for rank in 0..3 {
             let (point, limit) = (&point, Duration::from_secs(30));
@@ -43,13 +28,12 @@ fn job(secret: Option<&str>, one_host: Option<&str>) -> Vec<String> {
             });
         }
     });
-    WARNINGS.lock().expect("no panic in here").clone()
+    warnings::take()
 }
 
 #[test]
 fn no_secret_is_warned_of_once_and_only_where_it_matters() {
-    log::set_logger(&Capture).expect("the only logger");
-    log::set_max_level(log::LevelFilter::Warn);
+    warnings::keep();
     assert_eq!(job(None, Some("a test says so")), [""; 0], "nobody else reaches a local socket");
     assert_eq!(job(Some("a secret"), None), [""; 0]);
     let warned = job(None, None);

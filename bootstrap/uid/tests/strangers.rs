@@ -1,6 +1,8 @@
 //! Strangers connect to everything that listens while jobs start: the jobs must start, and the log must
 //! report the strangers. A test binary of its own, because it connects to every listener of its process.
 
+mod warnings;
+
 use std::collections::HashSet;
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
@@ -10,22 +12,6 @@ use std::time::{Duration, Instant};
 
 use rushmem_bootstrap_abi::Bootstrap;
 use rushmem_bootstrap_uid::{join_uid, Uid, UidConfig};
-
-static WARNINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
-
-struct Capture;
-
-impl log::Log for Capture {
-    fn enabled(&self, _: &log::Metadata<'_>) -> bool {
-        true
-    }
-    fn log(&self, record: &log::Record<'_>) {
-        if record.level() <= log::Level::Warn {
-            WARNINGS.lock().expect("no panic in here").push(record.args().to_string());
-        }
-    }
-    fn flush(&self) {}
-}
 
 /// The addresses at which this process listens on IPv4 loopback.
 fn listeners() -> Vec<SocketAddr> {
@@ -83,8 +69,7 @@ fn lines() -> Vec<Vec<u8>> {
 
 #[test]
 fn strangers_are_refused_and_jobs_go_on() {
-    log::set_logger(&Capture).expect("the only logger");
-    log::set_max_level(log::LevelFilter::Warn);
+    warnings::keep();
     let done = Arc::new(AtomicBool::new(false));
     let stranger = std::thread::spawn({
         let done = done.clone();
@@ -147,7 +132,7 @@ fn strangers_are_refused_and_jobs_go_on() {
     assert!(left.is_empty(), "threads are left behind: {left:?}");
     done.store(true, Ordering::Relaxed);
     let (knocks, ports) = stranger.join().expect("no panic");
-    let warnings = WARNINGS.lock().expect("no panic in here").clone();
+    let warnings = warnings::take();
     println!("{knocks} knocks at {ports} ports, {} warnings, such as {:?}", warnings.len(), warnings.first());
     assert!(knocks > 20 && ports > 5, "{knocks} knocks at {ports} ports");
     for part in [

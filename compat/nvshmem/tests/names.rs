@@ -2,7 +2,7 @@
 //! take C, C++ and, by nvcc, CUDA C++, whose programs link both ways.
 
 use std::collections::BTreeSet;
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -234,13 +234,21 @@ fn kernel_of(number: usize, f: &Function) -> String {
 }
 
 /// A record of what was compiled, a row each time: in the file that RUSHMEM_TEST_RECORD names, if it does.
-struct Record(Option<File>);
+/// What stands there already is not compiled again, so that the whole can be done in parts.
+struct Record {
+    before: String,
+    file: Option<File>,
+}
 
 impl Record {
     fn begin(nvcc: &Path, options: &str) -> Record {
-        let mut record = Record(std::env::var_os("RUSHMEM_TEST_RECORD").map(|path| {
-            File::create(&path).unwrap_or_else(|e| panic!("RUSHMEM_TEST_RECORD: {}: {e}", path.display()))
-        }));
+        let path = std::env::var_os("RUSHMEM_TEST_RECORD").map(PathBuf::from);
+        let before = path.as_ref().and_then(|path| std::fs::read_to_string(path).ok()).unwrap_or_default();
+        let file = path.map(|path| {
+            let opened = OpenOptions::new().append(true).create(true).open(&path);
+            opened.unwrap_or_else(|e| panic!("RUSHMEM_TEST_RECORD: {}: {e}", path.display()))
+        });
+        let mut record = Record { before, file };
         let last_line = |out: std::io::Result<Output>| {
             let text = out.map(|out| String::from_utf8_lossy(&out.stdout).into_owned()).unwrap_or_default();
             text.lines().last().unwrap_or("unknown").trim().to_owned()
@@ -249,16 +257,22 @@ impl Record {
         let mut git = Command::new("git");
         let commit = last_line(git.arg("-C").arg(here()).args(["describe", "--always", "--dirty"]).output());
         record.line(&format!(
-            "# names.rs, forms_of_kernels_compile: each function in a kernel of its own, nvcc {options}"
+            "# forms_of_kernels_compile: each function in a kernel of its own, nvcc {options}"
         ));
         record.line(&format!("# commit {commit}, nvcc {nvcc}"));
-        record.line("chapter,arch,functions,seconds");
+        if record.before.is_empty() {
+            record.line("chapter,arch,functions,seconds");
+        }
         record
+    }
+
+    fn has(&self, row: &str) -> bool {
+        self.before.lines().any(|line| line.starts_with(row))
     }
 
     fn line(&mut self, line: &str) {
         eprintln!("{line}");
-        if let Some(file) = &mut self.0 {
+        if let Some(file) = &mut self.file {
             writeln!(file, "{line}").expect("the record takes a line");
         }
     }
@@ -300,6 +314,11 @@ fn forms_of_kernels_compile() {
         let object = object.to_str().expect("a path of ours is UTF-8");
         let few = if all { 1 } else { 16 };
         for (arch, each) in [("sm_90", 1), ("sm_80", few), ("sm_100", few)] {
+            let title = if all { title } else { "Some of all" };
+            let row = format!("\"{title}\",{arch},{},", functions.len().div_ceil(each));
+            if record.has(&row) {
+                continue;
+            }
             let mut text = String::from("#include <nvshmem.h>\n#include <nvshmemx.h>\n");
             let some = functions.iter().step_by(each).enumerate();
             some.for_each(|(i, f)| text.push_str(&kernel_of(i, f)));
@@ -310,9 +329,7 @@ fn forms_of_kernels_compile() {
             options.extend(quick);
             compile(&nvcc, &source, &options);
             let seconds = begin.elapsed().as_secs();
-            let some = functions.len().div_ceil(each);
-            let title = if all { title } else { "Some of all" };
-            record.line(&format!("\"{title}\",{arch},{some},{seconds}"));
+            record.line(&format!("{row}{seconds}"));
         }
     }
 }

@@ -250,48 +250,22 @@ pub(super) unsafe fn add(
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
     use super::super::queue::card::NetworkCard;
     use super::super::queue::emulated::SoftwareCard;
     use super::*;
+    use crate::testing::bootstrap::Scripted;
 
-    /// PE 0 of four, whose others say in each exchange what stands here.
-    struct Scripted {
-        others: Vec<[Vec<u8>; 3]>,
-        calls: AtomicUsize,
-    }
+    /// What PEs 1 to 3 say in one exchange.
+    type Said = [Vec<u8>; 3];
 
-    impl Bootstrap for Scripted {
-        fn name(&self) -> &str {
-            "scripted"
-        }
-        fn rank(&self) -> u32 {
-            0
-        }
-        fn n_ranks(&self) -> u32 {
-            4
-        }
-        fn allgather(&self, mine: &[u8], out: &mut [u8]) -> rushmem_bootstrap_abi::Result<()> {
-            // Lengths, then bytes.
-            let call = self.calls.fetch_add(1, Ordering::Relaxed);
-            let (own, rest) = out.split_at_mut(mine.len());
-            own.copy_from_slice(mine);
-            for (theirs, out) in self.others[call / 2].iter().zip(rest.chunks_exact_mut(mine.len())) {
-                let length = (theirs.len() as u64).to_le_bytes();
-                let said = if call % 2 == 0 { &length[..] } else { theirs };
-                out[..said.len()].copy_from_slice(said);
-            }
-            Ok(())
-        }
-        fn alltoall(&self, _: &[u8], _: &mut [u8]) -> rushmem_bootstrap_abi::Result<()> {
-            Ok(())
-        }
-        fn barrier(&self) -> rushmem_bootstrap_abi::Result<()> {
-            Ok(())
-        }
-        fn broadcast(&self, _: &mut [u8], _: u32) -> rushmem_bootstrap_abi::Result<()> {
-            Ok(())
+    /// An exchange is two allgathers: lengths, then bytes.
+    fn gather(others: &[Said], call: usize, mine: &[u8], out: &mut [u8]) {
+        let (own, rest) = out.split_at_mut(mine.len());
+        own.copy_from_slice(mine);
+        for (theirs, out) in others[call / 2].iter().zip(rest.chunks_exact_mut(mine.len())) {
+            let length = (theirs.len() as u64).to_le_bytes();
+            let said = if call % 2 == 0 { &length[..] } else { theirs };
+            out[..said.len()].copy_from_slice(said);
         }
     }
 
@@ -307,10 +281,10 @@ mod tests {
                 [one.clone(), none.clone(), three.clone()],
                 [vec![0, 0, 0, 1], vec![0; 4], vec![1, 1, 0, 0]],
             ];
-            let boot = Scripted { others, calls: AtomicUsize::new(0) };
+            let boot = Scripted::new(4, move |call, mine, out| gather(&others, call, mine, out));
             let met = connect_cards_that_there_are(opened, &boot, 0).unwrap();
             // Whatever it has, it takes part to the end.
-            assert_eq!(boot.calls.into_inner(), 4);
+            assert_eq!(boot.calls(), 4);
             met
         };
         let queues = meet(Queues::new(0, 4, 64, None, Box::new(card(0)))).unwrap();

@@ -255,9 +255,8 @@ pub(crate) fn exchange(boot: &dyn rushmem_bootstrap_abi::Bootstrap, mine: &Card)
 
 #[cfg(test)]
 mod tests {
-    use rushmem_bootstrap_abi::Bootstrap;
-
     use super::*;
+    use crate::testing::bootstrap::Scripted;
     use crate::topology::nodes::Nodes;
 
     #[test]
@@ -286,34 +285,6 @@ mod tests {
         assert!(why_apart(&card, &other).contains("another host"));
     }
 
-    /// A bootstrap of three PEs, of which each gives its part of these bytes.
-    struct Scripted(Vec<u8>);
-
-    impl Bootstrap for Scripted {
-        fn name(&self) -> &str {
-            "scripted"
-        }
-        fn rank(&self) -> u32 {
-            0
-        }
-        fn n_ranks(&self) -> u32 {
-            3
-        }
-        fn allgather(&self, _: &[u8], out: &mut [u8]) -> rushmem_bootstrap_abi::Result<()> {
-            out.copy_from_slice(&self.0);
-            Ok(())
-        }
-        fn alltoall(&self, _: &[u8], _: &mut [u8]) -> rushmem_bootstrap_abi::Result<()> {
-            Ok(())
-        }
-        fn barrier(&self) -> rushmem_bootstrap_abi::Result<()> {
-            Ok(())
-        }
-        fn broadcast(&self, _: &mut [u8], _: u32) -> rushmem_bootstrap_abi::Result<()> {
-            Ok(())
-        }
-    }
-
     /// PE 2 is of the version before this one, whose cards begin with `abi`, `pe` and `pid` and end with the
     /// host's name; what lies between may be anything.
     #[test]
@@ -327,7 +298,8 @@ mod tests {
         theirs[CARD_BYTES - HOST_BYTES..][..5].copy_from_slice(b"gpu07");
         // PE 1 differs in another setting, which the error does not name: the version comes first.
         let other = Card { heap_max: 1 << 20, ..ours[1].clone() };
-        let boot = Scripted(ours[0].encode().into_iter().chain(other.encode()).chain(theirs).collect());
+        let all: Vec<u8> = ours[0].encode().into_iter().chain(other.encode()).chain(theirs).collect();
+        let boot = Scripted::new(3, |_, _, out| out.copy_from_slice(&all));
         let e = exchange(&boot, &ours[0]).unwrap_err();
         assert_eq!(e.code, crate::error::code::VERSION);
         let (mine, old) = (RUSHMEM_ABI_VERSION, RUSHMEM_ABI_VERSION - 1);
