@@ -194,8 +194,8 @@ __device__ inline void find_terms(const exchange &e, const rushmem::team &t, con
   if (c.rank == me) {
     const uint32_t place = __popc(ours & ((1u << lane) - 1));
     s.weights[place] = c.weight;
-    if (MOE_LAYOUT == 1) s.rows[0] = y.y + at * e.unit_bytes;
-    else s.rows[place] = y.y + size_t(position) * e.unit_bytes;
+    if (MOE_LAYOUT != 1) s.rows[place] = y.y + size_t(position) * e.unit_bytes;
+    else if (place == 0) s.rows[0] = y.y + at * e.unit_bytes;
     if (c.first) {
       s.shares[0] = share{units, c.narrow ? 1u : 0u, c.weight};
       unsigned char *home = e.results + (size_t(p.token) * e.units + units) * e.unit_bytes;

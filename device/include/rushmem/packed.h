@@ -58,6 +58,7 @@ template <size_t unit> RUSHMEM_DEVICE void scatter_word(char *to, uint64_t value
 
 /* To a PE that is not mapped: a word and its signal, in one descriptor. */
 RUSHMEM_DEVICE void far_packet(packet *slot, uint64_t value, uint64_t sequence, int pe) {
+  const noted_nbi noted(noted_packet);
   far_put_word_signal(&slot->value, value, &slot->sequence, sequence, pe);
 }
 

@@ -27,6 +27,8 @@ pub(crate) struct CheckedThread {
     frames: Vec<usize>,
     /// Of the reads and writes that an nbi operation makes.
     tracks: [Track; 2],
+    /// What the library sends is a packet.
+    packet: bool,
     /// Fences are the library's own, with its host.
     inner: bool,
     /// What its last collective call was asked for.
@@ -79,6 +81,7 @@ impl CheckedBlock {
             actor: Actor::new(Strand::thread(chain, block, thread), launch.start, Arc::clone(&launch.known)),
             frames: Vec::new(),
             tracks: [Track::Now; 2],
+            packet: false,
             inner: false,
             asked: Asked::default(),
             block: at,
@@ -355,6 +358,16 @@ impl CheckedThread {
     /// Plain accesses from now on are on these tracks: reads, writes.
     pub(crate) fn begin(&mut self, tracks: [Track; 2]) {
         self.tracks = tracks;
+        self.packet = false;
+    }
+
+    /// What the library sends from now on is a packet.
+    pub(crate) fn begin_packet(&mut self) {
+        self.packet = true;
+    }
+
+    pub(crate) fn sends_packet(&self) -> bool {
+        self.packet
     }
 
     /// Whether fences from now on are the library's own.

@@ -220,7 +220,7 @@ unsafe extern "C" fn fence(thread: *mut ThreadContext, order: i32) {
 }
 
 /// 1: a fence of puts; 2: a quiet; 3 to 5: an nbi operation begins; 0: it has ended; 6: the
-/// library synchronises with the host; 7: it has.
+/// library synchronises with the host; 7: it has; 8, up to 0: a packet is sent.
 unsafe extern "C" fn order(thread: *mut ThreadContext, what: u32) {
     // SAFETY: the kernel's running thread, whose block nothing else uses meanwhile.
     unsafe {
@@ -232,6 +232,7 @@ unsafe extern "C" fn order(thread: *mut ThreadContext, what: u32) {
             4 => checked.begin([Track::Nbi, Track::Nbi]),
             5 => checked.begin([Track::Nbi, Track::Now]),
             6 | 7 => checked.inner(what == 6),
+            8 => checked.begin_packet(),
             _ => checked.begin([Track::Now, Track::Now]),
         }
     }
@@ -250,6 +251,10 @@ unsafe extern "C" fn remote(thread: *mut ThreadContext, call: *const RemoteCall)
             }
             let plain = |write, track| Access { bytes, write, atomic: false, track, site: 0 };
             match call.what {
+                // Receivers poll a packet's value beside its number, before it has come, too.
+                2 if checked.sends_packet() => {
+                    checked.remote_atomic(at, call.pe, bytes, Order::RELAXED, Effect::Store, counter);
+                }
                 0 => checked.remote(at, call.pe, plain(false, Track::Now), counter),
                 1 => checked.remote(at, call.pe, plain(true, Track::Far), counter),
                 2 => checked.remote(at, call.pe, plain(true, Track::Now), counter),

@@ -76,8 +76,15 @@ template <typename P> RUSHMEM_DEVICE P load_packet(const P *from) {
 
 /* What checked runs note (rushmem_cpu/check.h), and nothing otherwise. A fence or quiet orders or completes
  * what this PE has issued and the thread knows of; the accesses of an nbi operation are made at any time
- * until then. */
-enum noted : uint32_t { noted_fence = 1, noted_quiet = 2, noted_put_nbi = 3, noted_get_nbi = 4, noted_put_signal_nbi = 5 };
+ * until then. A packet's words are polled together. */
+enum noted : uint32_t {
+  noted_fence = 1,
+  noted_quiet = 2,
+  noted_put_nbi = 3,
+  noted_get_nbi = 4,
+  noted_put_signal_nbi = 5,
+  noted_packet = 8
+};
 #if defined(RUSHMEM_CPU_CHECK)
 RUSHMEM_DEVICE void note(noted what) { rushmem_cpu_check_order(what); }
 struct noted_nbi {

@@ -59,7 +59,7 @@ namespace rushmem {
 namespace impl {
 
 /* What checked runs of the CPU device note (impl/cpu.h): nothing here. */
-enum noted : uint32_t { noted_fence, noted_quiet, noted_put_nbi, noted_get_nbi, noted_put_signal_nbi };
+enum noted : uint32_t { noted_fence, noted_quiet, noted_put_nbi, noted_get_nbi, noted_put_signal_nbi, noted_packet };
 RUSHMEM_DEVICE void note(noted) {}
 RUSHMEM_DEVICE void note_arguments(uint32_t, uint64_t, uint64_t, uint32_t) {}
 RUSHMEM_DEVICE void note_call(uint64_t, uint64_t, uint32_t, int) {}
