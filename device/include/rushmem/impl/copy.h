@@ -373,16 +373,24 @@ template <typename Scope> RUSHMEM_DEVICE bool is_few(const void *to, const void 
   return (all % 16 == 0) & (bytes <= static_cast<size_t>(Scope::size()) * 16);
 }
 
+/* Threads that copy_pieces takes for `n` vectors: of a block whole warps, as the two branches of a warp would
+ * wait for each other's loads. */
+template <typename Scope> RUSHMEM_DEVICE size_t for_vectors(size_t n) {
+  return is_one_warp<Scope>::value ? n : (n + 31) / 32 * 32;
+}
+
 /* A thread for each of `n` vectors and for each unit before and behind them. */
 template <typename Scope, size_t unit, bool fresh>
 RUSHMEM_DEVICE void copy_pieces(char *to, const char *from, uint32_t head, uint32_t n, uint32_t tail) {
+  const uint32_t others = static_cast<uint32_t>(for_vectors<Scope>(n));
   uint32_t at = Scope::rank();
-  if (at < n) {
+  if (at < others) {
+    if (at >= n) return;
     at = head + at * 16;
     access<16>::store<fresh>(to + at, access<16>::load<fresh>(from + at));
     return;
   }
-  at = (at - n) * static_cast<uint32_t>(unit);
+  at = (at - others) * static_cast<uint32_t>(unit);
   if (at >= head + tail) return;
   if (at >= head) at += n * 16;
   access<unit>::template store<fresh>(to + at, access<unit>::template load<fresh>(from + at));
@@ -399,7 +407,7 @@ RUSHMEM_DEVICE void copy_in_line(char *to, const char *from, size_t bytes) {
     copy_edges<unit, fresh>(to, from, head, tail_at, tail);
     copy_vectors<Scope, unit, fresh, false, signals>(to + head, from + head, 0, n);
   } else {
-    if (n + (head + tail) / unit <= Scope::size())
+    if (for_vectors<Scope>(n) + (head + tail) / unit <= Scope::size())
       return copy_pieces<Scope, unit, fresh>(to, from, head, static_cast<uint32_t>(n), tail);
     /* A block has registers to keep the edges for later, and few rounds, so it gains from every load that
      * starts earlier. */

@@ -338,7 +338,7 @@ template <typename Scope> struct call {
     patience p;
     uint64_t seen = load_relaxed_word(line);
     for (; seen >> 16 < phase; seen = load_relaxed_word(line)) {
-      p.unsatisfied_by(*this, line, [=] { return number(opaque(phase)); }, seen, member);
+      p.unsatisfied_by(*this, line, [this, phase] { return number(opaque(phase)); }, seen, member);
     }
     if (exactly && seen >> 16 == phase && static_cast<uint16_t>(seen) != static_cast<uint16_t>(tag)) {
       check_tag(line, number(opaque(phase)), seen, member);
