@@ -50,7 +50,7 @@ impl<'w> Memory<'w> {
 /// Programs of the host: a name, what is asked of the report, and the program, with its mistake or without.
 type HostProgram = (&'static str, [&'static str; 2], fn(&Memory<'_>, &Module<'_>, bool));
 
-const HOST: [HostProgram; 13] = [
+const HOST: [HostProgram; 17] = [
     ("host_writes_under_kernel", ["// reads", "host, put"], |m, module, bad| {
         let stream = m.world.default_stream();
         m.start(&module.kernel("reads").unwrap(), &stream);
@@ -178,6 +178,64 @@ const HOST: [HostProgram; 13] = [
         }
         m.world.team().reduce(&m.data, &m.src, rushmem::Sum).unwrap();
     }),
+    ("launches_meet_apart", ["// is written", "// is written"], |m, module, bad| {
+        let (a, b) = (m.world.stream().unwrap(), m.world.stream().unwrap());
+        m.start(&module.kernel("meets").unwrap(), &a);
+        if !bad {
+            a.record().unwrap().wait().unwrap();
+        }
+        m.start(&module.kernel("meets").unwrap(), &b);
+        m.world.synchronize().unwrap();
+        a.destroy().unwrap();
+        b.destroy().unwrap();
+    }),
+    ("team_barrier_too_early", ["host, put", "host, get"], |m, _, bad| {
+        let team = m.world.team().split(Some(0), 0).unwrap().unwrap();
+        if bad {
+            team.barrier().unwrap();
+        }
+        m.data.put(&[1; 64], m.world.right()).unwrap();
+        if !bad {
+            team.barrier().unwrap();
+        }
+        m.data.to_vec().unwrap();
+        team.free().unwrap();
+    }),
+    // The sender's team and the reader's are two, of one number.
+    ("barriers_of_two_teams", ["host, put", "host, get"], |m, _, bad| {
+        let me = u32::try_from(m.world.my_pe().index()).unwrap();
+        let team = m.world.team().split(Some(if bad { me } else { 0 }), 0).unwrap().unwrap();
+        if me == 0 {
+            m.data.put(&[1; 64], m.world.right()).unwrap();
+        }
+        team.barrier().unwrap();
+        if me == 1 {
+            if bad {
+                // As it may happen: the sender's barrier is over by now.
+                std::thread::sleep(Duration::from_millis(200));
+                team.barrier().unwrap();
+                team.barrier().unwrap();
+            }
+            m.data.to_vec().unwrap();
+        }
+        team.free().unwrap();
+    }),
+    // A member reads more than what members have put.
+    ("read_beyond_the_team", ["host, put", "host, get"], |m, _, bad| {
+        let me = u32::try_from(m.world.my_pe().index()).unwrap();
+        let team = m.world.team().split(Some(me), 0).unwrap().unwrap();
+        let (own, other) = (m.data.slice(0..64).unwrap(), m.data.slice(64..128).unwrap());
+        if me == 0 {
+            other.put(&[1; 64], m.world.right()).unwrap();
+        } else {
+            own.put(&[2; 64], m.world.my_pe()).unwrap();
+        }
+        team.barrier().unwrap();
+        if me == 1 {
+            if bad { &m.data } else { &own }.to_vec().unwrap();
+        }
+        team.free().unwrap();
+    }),
     ("reduced_then_put", ["host, put", "host, get"], |m, _, bad| {
         m.world.team().reduce(&m.data, &m.src, rushmem::Sum).unwrap();
         m.data.to_vec().unwrap();
@@ -213,7 +271,7 @@ fn all(world: &World) {
                 let memory = Memory::new(world);
                 let kernel = module.kernel(&format!("{name}{end}")).unwrap();
                 begin(name, end);
-                let blocks = if name == "other_block_reads" { 2 } else { 1 };
+                let blocks = if name.contains("block") { 2 } else { 1 };
                 let args = (&memory.data, &memory.src, memory.flags.words());
                 // SAFETY: the kernels stay in these arrays.
                 unsafe { kernel.launch_on(Launch::new(blocks, 64), args, &stream) }.unwrap();

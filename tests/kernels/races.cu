@@ -232,6 +232,25 @@ KERNEL any_for_all_good(ARGS) {
   }
 }
 
+KERNEL second_of_two_bad(ARGS) {
+  if (SENDER) {
+    put_signal(data, src, 16, flag, 1, signal::set, 1);
+    put_signal(data + 16, src, 16, flag + 1, 1, signal::set, 1);  // race
+  } else if (RECEIVER) {
+    signal_wait_until(flag, cmp::eq, 1);
+    use(data[19]);  // race
+  }
+}
+KERNEL second_of_two_good(ARGS) {
+  if (SENDER) {
+    put_signal(data, src, 16, flag, 1, signal::set, 1);
+    put_signal(data + 16, src, 16, flag + 1, 1, signal::set, 1);
+  } else if (RECEIVER) {
+    signal_wait_until(flag + 1, cmp::eq, 1);
+    use(data[19]);
+  }
+}
+
 KERNEL strided_bad(ARGS) {
   if (SENDER) {
     iput(data, src, 2, 1, 8, 1);  // race

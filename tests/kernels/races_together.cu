@@ -1,6 +1,8 @@
 // As races.cu: several threads of a PE, barriers, collectives, and kernels for the host's programs.
 #include <rushmem/rushmem.cuh>
 
+#include <cooperative_groups.h>
+
 using namespace rushmem;
 
 #define KERNEL extern "C" __global__ void
@@ -8,6 +10,7 @@ using namespace rushmem;
 #define FIRST (threadIdx.x == 0 && blockIdx.x == 0)
 #define SENDER (FIRST && my_pe() == 0)
 #define RECEIVER (FIRST && my_pe() == 1)
+#define SECOND (threadIdx.x == 0 && blockIdx.x == 1)
 __device__ int sink[4096];
 static __device__ void use(int value) { sink[threadIdx.x + 64 * blockIdx.x] = value; }
 
@@ -218,6 +221,46 @@ KERNEL lock_without_fences_good(ARGS) {
   atomic_set(flag, 0, 0);
 }
 
+// ---- blocks of a launch ----
+
+KERNEL blocks_meet_too_early_bad(ARGS) {
+  sync_grid();
+  if (SECOND) data[0] = 1;  // race
+  if (FIRST) use(data[0]);  // race
+}
+KERNEL blocks_meet_too_early_good(ARGS) {
+  if (SECOND) data[0] = 1;
+  sync_grid();
+  if (FIRST) use(data[0]);
+}
+
+KERNEL blocks_meet_once_a_round_bad(ARGS) {
+  for (int round = 1; round <= 3; ++round) {
+    if (threadIdx.x == 63) data[blockIdx.x] = round;  // race
+    sync_grid();
+    if (threadIdx.x == 0) use(data[1 - blockIdx.x]);  // race
+  }
+}
+KERNEL blocks_meet_once_a_round_good(ARGS) {
+  for (int round = 1; round <= 3; ++round) {
+    if (threadIdx.x == 63) data[blockIdx.x] = round;
+    sync_grid();
+    if (threadIdx.x == 0) use(data[1 - blockIdx.x]);
+    sync_grid();
+  }
+}
+
+KERNEL blocks_sync_alone_bad(ARGS) {
+  if (SECOND) data[0] = 1;  // race
+  cooperative_groups::this_thread_block().sync();
+  if (FIRST) use(data[0]);  // race
+}
+KERNEL blocks_sync_alone_good(ARGS) {
+  if (SECOND) data[0] = 1;
+  cooperative_groups::this_grid().sync();
+  if (FIRST) use(data[0]);
+}
+
 // ---- collectives ----
 
 KERNEL reduce_unready_bad(ARGS) {
@@ -258,3 +301,8 @@ KERNEL reads(ARGS) { use(data[threadIdx.x]); }  // reads
 KERNEL writes(ARGS) { data[threadIdx.x] = 1; }  // writes
 KERNEL writes_behind(ARGS) { data[threadIdx.x] = 1; }  // writes behind
 KERNEL sends(ARGS) { put<block>(data, src, 64, 1 - my_pe()); }  // sends
+KERNEL meets(ARGS) {
+  if (SECOND) data[0] = 1;  // is written
+  sync_grid();
+  if (FIRST) use(data[0]);
+}

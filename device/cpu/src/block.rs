@@ -167,7 +167,9 @@ impl Block<'_> {
             unsafe { (self.launch.code.slot)() };
             let shared = self.context.shared as usize;
             let shared = shared..shared + self.launch.shared;
-            let check = self.check.insert(CheckedBlock::begin(launch, index, count, shared));
+            let grid_barrier = self.context.grid_barrier;
+            let grid_barrier = (!grid_barrier.is_null()).then_some(grid_barrier as usize);
+            let check = self.check.insert(CheckedBlock::begin(launch, index, count, shared, grid_barrier));
             for (i, thread) in space.threads.iter_mut().enumerate() {
                 thread.check = check.thread(i).cast();
             }

@@ -111,7 +111,9 @@ impl Compiler {
         for option in &self.options {
             key.add(option);
         }
-        for (_, hooks) in [(self.check.is_on(), "checked"), (self.trace, "traced")].iter().filter(|on| on.0) {
+        // With the arguments that their kernels are compiled with, as they were changed last.
+        for (_, hooks) in [(self.check.is_on(), "checked 2"), (self.trace, "traced")].iter().filter(|on| on.0)
+        {
             key.add(hooks);
         }
         // Relative paths in options mean another file from another directory.
@@ -295,9 +297,13 @@ impl Job<'_> {
             let calls = ["-fno-builtin-memcpy", "-fno-builtin-memmove", "-fno-builtin-memset"];
             args.extend(calls.map(OsString::from));
             if !self.toolchain.is_clang() {
-                // And no two of them are made one, which would have one line.
-                let apart =
-                    ["-fno-tree-loop-distribute-patterns", "-fno-crossjumping", "-fno-tree-tail-merge"];
+                // And no two of them are made one, which would have one line; nor are two kernels.
+                let apart = [
+                    "-fno-tree-loop-distribute-patterns",
+                    "-fno-crossjumping",
+                    "-fno-tree-tail-merge",
+                    "-fno-ipa-icf",
+                ];
                 args.extend(apart.map(OsString::from));
             }
             if cfg!(target_arch = "x86_64") && !self.toolchain.is_clang() {

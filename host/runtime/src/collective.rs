@@ -183,8 +183,9 @@ impl Entered<'_> {
             let about = About { round: Some((board as u64, number)), ..About::default() };
             trace.span("collective", Call::name(kind as u8), about)
         });
+        let team = || check::TeamRounds { board, first: members.pe(0) };
         if let Some(check) = &rounds.check {
-            check.come(board, number);
+            check.come(team(), number);
         }
         rounds.control.arrive(&arrival);
         if let Some(announce) = &rounds.announce {
@@ -215,7 +216,7 @@ impl Entered<'_> {
             true
         })?;
         if let Some(check) = &rounds.check {
-            check.leave(board, number);
+            check.leave(team(), number);
         }
         if same {
             Ok(())

@@ -17,8 +17,8 @@ use super::shared::SharedMemory;
 use crate::lock::lock;
 use crate::stack_trace::Counters;
 
-/// Frames that tell one place in a source from another.
-const FRAMES: usize = 3;
+/// Frames that tell one place in a source from another. The library's own, of a put to a far PE, are four.
+const FRAMES: usize = 8;
 
 /// A CUDA thread.
 pub(crate) struct CheckedThread {
@@ -42,6 +42,10 @@ pub(crate) struct CheckedBlock {
     threads: Vec<CheckedThread>,
     pages: Pages,
     shared: SharedMemory,
+    /// Where the word is by which the launch's blocks meet.
+    grid_barrier: Option<usize>,
+    /// How often it has come there.
+    met: u64,
     /// Offsets that live allocations have, as they were looked up last, and the version of that.
     live: (u64, [Range<usize>; 4]),
     sites: Box<[(u64, u32); 512]>,
@@ -54,12 +58,14 @@ pub(crate) struct CheckedBlock {
 }
 
 impl CheckedBlock {
-    /// The block of that linear number; `shared` is its dynamic shared memory.
+    /// The block of that linear number; `shared` is its dynamic shared memory, and at `grid_barrier` the word
+    /// by which the launch's blocks meet.
     pub(crate) fn begin(
         launch: &Arc<CheckedLaunch>,
         block: u64,
         threads: usize,
         shared: Range<usize>,
+        grid_barrier: Option<usize>,
     ) -> Box<CheckedBlock> {
         let statics = crate::signals::thread_locals_of(launch.code.slot as usize);
         let variables = launch.code.lines().thread_locals();
@@ -68,6 +74,8 @@ impl CheckedBlock {
             threads: Vec::with_capacity(threads),
             pages: Pages::default(),
             shared: SharedMemory::new(shared, statics, variables),
+            grid_barrier,
+            met: 0,
             live: Default::default(),
             sites: Box::new([(0, 0); 512]),
             unnamed: Vec::new(),
@@ -179,6 +187,9 @@ impl CheckedBlock {
         if let Some(spot) = world.spot(at) {
             return Some(spot);
         }
+        if self.grid_barrier == Some(at) {
+            return Some(self.launch.chain.grid_word(self.met));
+        }
         let private = self.shared.has(at) || self.launch.data.contains(&at);
         private.then_some(Spot { space: world.private, at })
     }
@@ -267,6 +278,10 @@ impl CheckedThread {
         unsafe { self.access(at, access, counter) };
         // SAFETY: the caller's word.
         let (block, actor, _) = unsafe { self.parts() };
+        if effect == Effect::Update && block.grid_barrier == Some(at) {
+            // Others may be a time ahead before this one looks: what they did meanwhile is not before it.
+            block.met += 1;
+        }
         match block.spot(at) {
             Some(spot) => actor.atomic(&block.launch.chain.world.segment, spot, order, effect, perform),
             None => perform().0,

@@ -48,6 +48,23 @@ impl When {
 /// Words in which the rounds of teams carry clocks: no PE's memory.
 const ROUNDS: u32 = (1 << 14) - 1;
 
+/// Rounds of a team: its board, and its first member. Teams without a common member may have one board.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TeamRounds {
+    /// The number of the board.
+    pub board: usize,
+    /// A PE of the world.
+    pub first: usize,
+}
+
+impl TeamRounds {
+    /// The word of a round. Members are never two rounds apart.
+    fn word_key(self, number: u64) -> u64 {
+        let at = self.board << 20 | (self.first & 0x7_ffff) << 1 | (number as usize % 2);
+        Spot { space: ROUNDS, at }.word_key()
+    }
+}
+
 impl World {
     /// Notes what the calling thread does: `what` is its name, for texts.
     pub fn note<R>(self: &Arc<Self>, what: &str, note: impl FnOnce(&mut Notes<'_>) -> R) -> R {
@@ -79,15 +96,11 @@ impl World {
         site
     }
 
-    /// This PE comes to a round of a team, `of`: all that it has done is before what members do behind it.
-    pub fn come(self: &Arc<Self>, of: usize, number: u64) {
+    /// This PE comes to a round of a team: all that it has done is before what members do behind it.
+    pub fn come(self: &Arc<Self>, team: TeamRounds, number: u64) {
         let all = self.current().point();
         let all = all.clock();
-        let Some(word) =
-            self.segment.word(Spot { space: ROUNDS, at: 2 * of + number as usize % 2 }.word_key())
-        else {
-            return;
-        };
+        let Some(word) = self.segment.word(team.word_key(number)) else { return };
         let _held = word.hold();
         let mut clock = super::actor::read(&self.segment, word);
         clock.join(all.entries());
@@ -95,9 +108,8 @@ impl World {
     }
 
     /// All members have come to the round.
-    pub fn leave(self: &Arc<Self>, of: usize, number: u64) {
-        let key = Spot { space: ROUNDS, at: 2 * of + number as usize % 2 }.word_key();
-        let Some(word) = self.segment.word_if_any(key) else { return };
+    pub fn leave(self: &Arc<Self>, team: TeamRounds, number: u64) {
+        let Some(word) = self.segment.word_if_any(team.word_key(number)) else { return };
         let clock = {
             let _held = word.hold();
             super::actor::read(&self.segment, word)

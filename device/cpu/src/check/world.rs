@@ -15,6 +15,9 @@ use crate::check_mode::Mode;
 use crate::lock::lock;
 use crate::stack_trace::Counters;
 
+/// Words by which the blocks of chains' launches meet: no PE's memory, and clocks alone.
+const GRIDS: u32 = (1 << 14) - 3;
+
 /// Where a PE's symmetric memory is, and that of the PEs that it has mapped.
 #[derive(Clone, Debug, Default)]
 pub struct Windows {
@@ -169,7 +172,7 @@ impl World {
     /// Whether a spot is the library's own.
     #[inline]
     pub(crate) fn is_own(&self, spot: Spot) -> bool {
-        self.windows.own.contains(&spot.at) && spot.space & 1 << 15 == 0
+        self.windows.own.contains(&spot.at) && spot.space & 1 << 15 == 0 || spot.space == GRIDS
     }
 
     /// The PE whose heap a spot is in.
@@ -194,6 +197,13 @@ impl Chain {
         let actor = Actor::new(Strand::chain(number), 1, Arc::default());
         let state = ChainState { actor, pages: Pages::default(), found: Vec::new() };
         Arc::new(Chain { world: Arc::clone(world), number, state: Mutex::new(state) })
+    }
+
+    /// The word that carries clocks from block to block as they meet for that time. Blocks are never two
+    /// times apart, so two words do; and for all launches, as they come one after the other: what an earlier
+    /// one has left there is known to the next.
+    pub(crate) fn grid_word(&self, time: u64) -> Spot {
+        Spot { space: GRIDS, at: 2 * self.number as usize + time as usize % 2 }
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, ChainState> {
