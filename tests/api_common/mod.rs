@@ -1,6 +1,7 @@
 //! What the API's tests share: random data that every PE can make again, and both ways to run PEs.
 
 pub mod bench;
+pub mod card;
 pub mod kill;
 pub mod place;
 pub mod way;

@@ -12,6 +12,10 @@ pub fn way_to(me: u32, pe: u32) -> &'static str {
         None if listed.is_empty() => 0,
         None => listed[pe as usize % listed.len()],
     };
+    // PEs of the stand-in for a card's libraries that have none.
+    let without = setting("STAND_IN_WITHOUT");
+    let has_card = |pe: u32| !without.split(',').any(|number| number.parse() == Ok(pe));
+    let by_card = || if has_card(me) && has_card(pe) { "queue" } else { "ucx" };
     let divided = each.is_some() || !listed.is_empty();
     match setting("RUSHMEM_TRANSPORT").as_str() {
         _ if me == pe => "direct",
@@ -20,7 +24,9 @@ pub fn way_to(me: u32, pe: u32) -> &'static str {
         "fake" if !divided || node(me) != node(pe) => "fake",
         "queue-emulated" if !divided || node(me) != node(pe) => "queue-emulated",
         "queue" if !divided || node(me) != node(pe) => "queue",
+        "queue,ucx" if !divided || node(me) != node(pe) => by_card(),
         _ if node(me) == node(pe) => "direct",
+        "direct,queue,ucx" => by_card(),
         _ => "ucx",
     }
 }

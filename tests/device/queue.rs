@@ -2,9 +2,7 @@
 //! a stand-in for its libraries (`host/runtime/tests/verbs`): what is particular to them. (All other tests of
 //! kernels run over both, too: `scripts/test`.)
 
-use std::path::Path;
-use std::process::Command;
-
+use crate::api_common::card::stand_in;
 use crate::api_common::place::{self, on_gpus, pes};
 use crate::api_common::{seed, seeded};
 use crate::*;
@@ -12,21 +10,6 @@ use rushmem::testing::{Exit, Job, Pes};
 use rushmem::ErrorCode;
 
 pub(crate) const QUEUE: &str = kernels!("queue.cu");
-
-/// The folder of the stand-in; why there is none.
-pub(crate) fn stand_in() -> Result<String, String> {
-    if on_gpus() {
-        return Err("kernels of GPUs reach no card in this release".to_owned());
-    }
-    let build = Path::new(env!("CARGO_MANIFEST_DIR")).join("host/runtime/tests/verbs/build");
-    let built = Command::new(build).output().expect("the tests need bash");
-    let said = String::from_utf8_lossy(&built.stdout).trim().to_owned();
-    match built.status.code() {
-        Some(0) => Ok(said),
-        Some(3) => Err(said),
-        _ => panic!("{}", String::from_utf8_lossy(&built.stderr)),
-    }
-}
 
 /// Over the software card; or over the stand-in, of that folder.
 pub(crate) fn over_queues(n: u32, stand_in: Option<&str>) -> Pes {

@@ -3,8 +3,9 @@
 
 use std::time::Duration;
 
+use crate::api_common::card::stand_in;
 use crate::api_common::place;
-use crate::queue::{over_queues, stand_in, QUEUE};
+use crate::queue::{over_queues, QUEUE};
 use crate::*;
 use rushmem::testing::{Exit, Job, Pes};
 use rushmem::Pe;

@@ -30,6 +30,7 @@ use std::time::{Duration, Instant};
 use rushmem::testing::Pes;
 use rushmem::World;
 
+use api_common::card::stand_in;
 use api_common::place::{self, hosts, in_turns, on_gpus};
 use api_common::{seed, seeded, Rng};
 use field::Field;
@@ -162,6 +163,36 @@ fn mixed_queue() {
 fn queue_ucx() {
     let way = [("RUSHMEM_TRANSPORT", "queue-emulated"), ("RUSHMEM_FAKE_DELAY", "20")];
     over_ucx("soak of queues", 2, 1, &way, soak);
+}
+
+/// Two ways at once, which a fence and a quiet cover both: kernels write a card's queues where both PEs have
+/// a card, and post to the proxy for PE 3, which has none. PEs 0 and 1 are near, 2 and 3, too.
+#[test]
+fn queue_and_ucx_and_near() {
+    over_two_ways("soak of two ways and near PEs", 4, 2, "direct,queue,ucx", ",3,");
+}
+
+/// The same with all PEs far; in long runs alone.
+#[test]
+fn queue_and_ucx() {
+    if std::env::var_os("RUSHMEM_SOAK_SECONDS").is_some() {
+        over_two_ways("soak of two ways", 3, 1, "queue,ucx", ",2,");
+    }
+}
+
+fn over_two_ways(test: &str, n: u32, each: u32, way: &str, without: &str) {
+    let folder = match (on_gpus(), stand_in()) {
+        (false, Ok(folder)) => folder,
+        (true, _) => return place::skip(test, "kernels of GPUs reach no card in this release"),
+        (_, Err(why)) => return place::skip(test, why),
+    };
+    let way = [
+        ("RUSHMEM_TRANSPORT", way),
+        ("RUSHMEM_VERBS", &folder),
+        ("STAND_IN_WITHOUT", without),
+        ("RUSHMEM_QUEUE_SLOTS", "64"),
+    ];
+    over_ucx(test, n, each, &way, soak);
 }
 
 #[test]

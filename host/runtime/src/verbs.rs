@@ -148,6 +148,23 @@ fn nearest<'a>(cards: &'a [CardFacts], gpu: &str) -> Option<&'a CardFacts> {
     usable.filter(|card| card.distance_to(gpu).is_some()).min_by_key(|card| card.distance_to(gpu))
 }
 
+/// In which order to try the cards of those names for kernels of the GPU of that PCI address, if it is one's:
+/// the nearest first, of several alike as they are listed, and last those of which Linux says nothing.
+pub(crate) fn nearest_first(gpu: Option<&str>, names: &[String]) -> Vec<usize> {
+    nearest_first_of(Path::new(SYS), gpu, names)
+}
+
+fn nearest_first_of(sys: &Path, gpu: Option<&str>, names: &[String]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..names.len()).collect();
+    // CUDA writes it in upper case.
+    let Some(gpu) = gpu.map(str::to_ascii_lowercase) else { return order };
+    order.sort_by_cached_key(|i| {
+        let distance = CardFacts::describe(sys, &names[*i], true).distance_to(&gpu);
+        (distance.is_none(), distance)
+    });
+    order
+}
+
 /// The cards of those names, each with whether it is an mlx5.
 fn describe_all(sys: &Path, listed: &[(String, bool)]) -> Vec<CardFacts> {
     let mut cards: Vec<CardFacts> =
@@ -433,6 +450,31 @@ mod tests {
             describe_all(sys.0.path(), &[("mlx5_0".into(), true)])[0].gpus[0].distance,
             GpuDistance::Apart
         );
+    }
+
+    /// For kernels of a GPU all cards are tried, from the nearest on: whether it can be used shows then.
+    #[test]
+    fn cards_are_tried_from_the_nearest_on() {
+        let sys = Sys::new();
+        sys.gpu("pci0000:00/0000:00:01.0/0000:0b:00.0", 0);
+        sys.gpu("pci0000:80/0000:80:01.0", 1);
+        sys.card("far", "pci0000:80/0000:80:03.0", 1, ACTIVE);
+        sys.card("socket", "pci0000:40/0000:40:01.0", 0, ACTIVE);
+        sys.card("bridge", "pci0000:00/0000:00:02.0", 0, "1: DOWN\n");
+        sys.card("switch", "pci0000:00/0000:00:01.0/0000:0c:00.0", 0, ACTIVE);
+        sys.card("socket2", "pci0000:40/0000:40:02.0", 0, ACTIVE);
+        let names = ["unknown", "far", "socket", "bridge", "switch", "socket2"].map(ToOwned::to_owned);
+        let order = |gpu| {
+            let order = nearest_first_of(sys.0.path(), gpu, &names);
+            order.into_iter().map(|i| names[i].clone()).collect::<Vec<_>>()
+        };
+        let from_first = ["switch", "bridge", "socket", "socket2", "far", "unknown"];
+        assert_eq!(order(Some("0000:0B:00.0")), from_first);
+        assert_eq!(order(Some("0000:80:01.0")), ["far", "socket", "bridge", "switch", "socket2", "unknown"]);
+        // A GPU that Linux does not show, and none: as they are listed.
+        assert_eq!(order(Some("0000:ff:00.0")), names);
+        assert_eq!(order(None), names);
+        assert_eq!(nearest_first_of(sys.0.path(), Some("0000:0b:00.0"), &[]), [] as [usize; 0]);
     }
 
     /// Whatever this machine has, there is a list or a reason.

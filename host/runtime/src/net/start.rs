@@ -110,14 +110,20 @@ impl Meeting {
             let card: Box<dyn NetworkCard> = if config.transport == TransportWish::QueueEmulated {
                 let lose = config.queue_lose;
                 Box::new(SoftwareCard::new(me, cuda, config.fake_seed, config.fake_delay, lose)?)
-            } else if cuda.is_some() {
-                return Err(err!(
-                    ENVIRONMENT,
-                    "RUSHMEM_TRANSPORT=queue: kernels of a GPU ring no card's doorbell in this release, as its register is not \
-                     mapped for GPUs: RUSHMEM_DEVICE=cpu, or RUSHMEM_TRANSPORT=ucx, by which they go through the proxy"
-                ));
             } else {
-                Box::new(Mlx5Card::new(me, config.verbs.as_deref(), config.card.as_deref())?)
+                let gpu = cuda.map(|cuda| cuda.facts().pci_bus_id.as_str());
+                let order = |names: &[String]| verbs::nearest_first(gpu, names);
+                let card = Mlx5Card::new(me, config.verbs.as_deref(), config.card.as_deref(), &order)?;
+                if cuda.is_some() {
+                    return Err(err!(
+                        ENVIRONMENT,
+                        "RUSHMEM_TRANSPORT=queue: kernels of a GPU ring no card's doorbell in this release, as its register is \
+                         not mapped for GPUs ({} would be this one's card): RUSHMEM_DEVICE=cpu, or RUSHMEM_TRANSPORT=ucx, \
+                         by which they go through the proxy",
+                        card.who()
+                    ));
+                }
+                Box::new(card)
             };
             Queues::new(me, cards.len(), config.queue_slots, cuda, card)
         };

@@ -91,10 +91,12 @@ extern "C" {
 
 struct ibv_device **ibv_get_device_list(int *count) {
   auto **list = static_cast<ibv_device **>(calloc(cards_known + 1, sizeof(ibv_device *)));
-  /* STAND_IN_CARDS: this machine has these alone, with commas around each name. */
-  const char *only = getenv("STAND_IN_CARDS");
+  /* STAND_IN_CARDS: this machine has these alone, with commas around each name. STAND_IN_WITHOUT: so do PEs
+   * of these numbers, which have none, likewise. */
+  const char *only = getenv("STAND_IN_CARDS"), *without = getenv("STAND_IN_WITHOUT"), *pe = getenv("RUSHMEM_PE");
+  const bool none = without && pe && strstr(without, (std::string(",") + pe + ",").c_str());
   int n = 0;
-  for (int i = 0; i < cards_known; ++i) {
+  for (int i = 0; i < cards_known && !none; ++i) {
     const std::string name = std::string(",") + cards()[i].name + ",";
     if (!only || !*only || strstr(only, name.c_str())) list[n++] = cards() + i;
   }

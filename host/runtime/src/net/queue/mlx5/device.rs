@@ -50,6 +50,9 @@ impl Wish {
     }
 }
 
+/// In which order to try the cards of those names.
+pub(in crate::net) type CardOrder<'a> = &'a dyn Fn(&[String]) -> Vec<usize>;
+
 /// How others find the port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Address {
@@ -96,8 +99,13 @@ fn errno() -> std::io::Error {
 }
 
 impl OpenCard {
-    /// Opens the card that is asked for, else the first mlx5 card with an active port.
-    pub(super) fn open(folder: Option<&FilePath>, wish: Option<&Wish>) -> Result<OpenCard> {
+    /// Opens the card that is asked for, else the first mlx5 card with an active port, in that order of the
+    /// cards that are listed.
+    pub(super) fn open(
+        folder: Option<&FilePath>,
+        wish: Option<&Wish>,
+        order: CardOrder<'_>,
+    ) -> Result<OpenCard> {
         let verbs = VerbsFunctions::load(folder)?;
         let mut count: c_int = 0;
         // SAFETY: writes the count, and gives a list or null.
@@ -111,18 +119,24 @@ impl OpenCard {
         }
         let mut reasons = Vec::new();
         let mut opened = None;
-        for i in 0..count.max(0) as usize {
-            // SAFETY: an entry of the list.
-            let (device, name) = unsafe {
-                let device = *list.add(i);
-                (device, verbs.name(device))
-            };
-            if wish.is_some_and(|wish| wish.name != name) {
+        let listed: Vec<(Pointer, String)> = (0..count.max(0) as usize)
+            .map(|i| {
+                // SAFETY: an entry of the list.
+                unsafe {
+                    let device = *list.add(i);
+                    (device, verbs.name(device))
+                }
+            })
+            .collect();
+        let names: Vec<String> = listed.iter().map(|(_, name)| name.clone()).collect();
+        for i in order(&names) {
+            let (device, name) = (listed[i].0, &listed[i].1);
+            if wish.is_some_and(|wish| wish.name != *name) {
                 reasons.push(format!("{name} is not asked for"));
                 continue;
             }
             // SAFETY: a device of the list, which stays until it is opened.
-            match unsafe { Self::open_one(verbs, device, &name, wish) } {
+            match unsafe { Self::open_one(verbs, device, name, wish) } {
                 Ok(device) => {
                     opened = Some(device);
                     break;

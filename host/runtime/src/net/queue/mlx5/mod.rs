@@ -18,7 +18,7 @@ use std::collections::HashMap;
 use std::path::Path as FilePath;
 use std::sync::Arc;
 
-use self::device::{Address, OpenCard, Wish};
+use self::device::{Address, CardOrder, OpenCard, Wish};
 use self::library::MemoryRegion;
 use self::pair::{CardPair, QueuePlace, Umem};
 use super::card::{NetworkCard, OpenQueue, QueueArea, QueueMemory, QueueNeeds, RegionKeys};
@@ -69,13 +69,23 @@ pub(in crate::net) struct Mlx5Card {
 }
 
 impl Mlx5Card {
-    /// Opens the card that `wish` names (`RUSHMEM_CARD`), else the first with an active port; by the
-    /// libraries in `folder` (`RUSHMEM_VERBS`), or where the system finds them.
-    pub(in crate::net) fn new(me: usize, folder: Option<&FilePath>, wish: Option<&str>) -> Result<Mlx5Card> {
+    /// Opens the card that `wish` names (`RUSHMEM_CARD`), else the first with an active port, in that order;
+    /// by the libraries in `folder` (`RUSHMEM_VERBS`), or where the system finds them.
+    pub(in crate::net) fn new(
+        me: usize,
+        folder: Option<&FilePath>,
+        wish: Option<&str>,
+        order: CardOrder<'_>,
+    ) -> Result<Mlx5Card> {
         let wish = wish.map(Wish::parse).transpose()?;
-        let device = Arc::new(OpenCard::open(folder, wish.as_ref())?);
+        let device = Arc::new(OpenCard::open(folder, wish.as_ref(), order)?);
         let (pairs, psns) = (Vec::new(), Vec::new());
         Ok(Mlx5Card { me, pairs, umem: None, registered: HashMap::new(), device, psns })
+    }
+
+    /// The card and its port.
+    pub(in crate::net) fn who(&self) -> String {
+        self.device.who()
     }
 }
 

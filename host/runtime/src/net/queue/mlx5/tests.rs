@@ -58,12 +58,35 @@ impl StandIn {
     }
 
     fn device(&self, name: &str) -> OpenCard {
-        OpenCard::open(Some(&self.folder), Some(&Wish::parse(name).unwrap())).unwrap()
+        OpenCard::open(Some(&self.folder), Some(&Wish::parse(name).unwrap()), &as_listed).unwrap()
     }
 
     fn card(&self, me: usize, name: Option<&str>) -> crate::error::Result<Mlx5Card> {
-        Mlx5Card::new(me, Some(&self.folder), name)
+        Mlx5Card::new(me, Some(&self.folder), name, &as_listed)
     }
+}
+
+fn as_listed(names: &[String]) -> Vec<usize> {
+    (0..names.len()).collect()
+}
+
+/// The first that can be used of an order, and one that is asked for whatever the order is.
+#[test]
+fn cards_are_opened_in_the_order_that_is_given() {
+    let Some(stand_in) = stand_in("cards_are_opened_in_the_order_that_is_given") else { return };
+    let opened = |wish, order: &[&str]| {
+        let order = |names: &[String]| {
+            let place = |wanted: &&str| names.iter().position(|name| name == wanted).unwrap();
+            order.iter().map(place).collect()
+        };
+        Mlx5Card::new(0, Some(&stand_in.folder), wish, &order).map(|card| card.who())
+    };
+    assert_eq!(opened(None, &["mlx5_5", "mlx5_1"]).unwrap(), "mlx5_5, port 1");
+    // No mlx5, a port that is down, no GID: the next one.
+    assert_eq!(opened(None, &["qedr0", "mlx5_0", "mlx5_6", "mlx5_2", "mlx5_1"]).unwrap(), "mlx5_2, port 1");
+    assert_eq!(opened(Some("mlx5_1"), &["mlx5_5", "mlx5_1"]).unwrap(), "mlx5_1, port 2");
+    let why = opened(None, &["mlx5_6", "mlx5_0"]).unwrap_err().message;
+    assert!(why.find("mlx5_6: port 1 has no GID") < why.find("mlx5_0: port 1 is not active"), "{why}");
 }
 
 #[test]
@@ -118,7 +141,8 @@ fn cards_that_cannot_be_opened_say_why() {
         let error = stand_in.card(0, Some(wish)).err().unwrap().message;
         assert!(error.contains(why) && error.contains("rushmem-info lists the cards"), "{wish}: {error}");
     }
-    let error = Mlx5Card::new(0, Some(FilePath::new("/nonexistent")), None).err().unwrap().message;
+    let error =
+        Mlx5Card::new(0, Some(FilePath::new("/nonexistent")), None, &as_listed).err().unwrap().message;
     assert!(error.contains("no libibverbs.so.1") && error.contains("RUSHMEM_VERBS"), "{error}");
 }
 
