@@ -117,6 +117,30 @@ pub(super) fn stamp(path: &Path) -> String {
 mod tests {
     use super::*;
 
+    /// A copy on another machine is another file of another age.
+    #[test]
+    fn a_library_is_told_by_its_build_id_and_a_file_without_one_by_its_age() {
+        use std::fs::File;
+        use std::time::{Duration, SystemTime};
+
+        let temp = tempfile::tempdir().unwrap();
+        let stamps = |from: &Path, years: u64| {
+            let copy = temp.path().join(format!("copy-{years}"));
+            std::fs::copy(from, &copy).unwrap();
+            let then = SystemTime::now() - Duration::from_secs(years * 31_536_000);
+            File::options().write(true).open(&copy).unwrap().set_modified(then).unwrap();
+            stamp(&copy)
+        };
+        let libc = path_of(libc::malloc as *const c_void).unwrap();
+        assert_eq!(stamps(&libc, 1), stamps(&libc, 2));
+        assert_eq!(stamps(&libc, 1), stamp(&libc));
+        let plain = temp.path().join("plain");
+        std::fs::write(&plain, "no ELF file").unwrap();
+        assert_ne!(stamps(&plain, 1), stamps(&plain, 2));
+        assert_ne!(stamps(&libc, 1), stamps(&plain, 1));
+        assert_eq!(stamp(Path::new("/nonexistent")), "");
+    }
+
     #[test]
     fn the_order_of_places() {
         let temp = tempfile::tempdir().unwrap();

@@ -14,9 +14,9 @@ use super::device_stream::DeviceStream;
 use super::launch_name::LaunchName;
 use super::streams::Streams;
 use super::unreported::Unreported;
-use super::{headers, lock, Common};
+use super::{gpu_compiler, lock, Common};
 use crate::error::{code, err, Error, Result};
-use crate::gpu::compile::{Compiler, Cubin};
+use crate::gpu::compile::Cubin;
 use crate::gpu::event::CudaEvent;
 use crate::gpu::launch::Shape;
 use crate::gpu::module::{self, Kernel, Module};
@@ -123,15 +123,7 @@ impl GpuRunner {
 
     /// Machine code for the GPU, which every PE on it can load.
     pub(super) fn compile(&self, name: &str, source: &str, options: Vec<String>) -> Result<Cubin> {
-        let config = &self.common.config;
-        let compiler = Compiler {
-            nvrtc: config.nvrtc.clone(),
-            nvjitlink: config.nvjitlink.clone(),
-            cache_dir: config.cache_dir.clone(),
-            capability: self.cuda.facts().capability,
-            options,
-            headers: headers::DEVICE_HEADERS,
-        };
+        let compiler = gpu_compiler(&self.common.config, self.cuda.facts().capability, options);
         let _outside = self.common.health.outside(|| format!("for {name} to be compiled"));
         compiler.compile(name, source)
     }

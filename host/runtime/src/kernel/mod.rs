@@ -29,6 +29,7 @@ use crate::config::Config;
 use crate::device::Device;
 use crate::device_state::DeviceState;
 use crate::error::{err, Result};
+use crate::gpu::compile::Compiler;
 use crate::gpu::watch::DriverWatch;
 use crate::health::Health;
 use crate::trace::{Timeline, Trace};
@@ -75,6 +76,18 @@ impl Common {
     /// The file of a run that has one.
     fn timeline(&self) -> Option<&Arc<Timeline>> {
         self.trace.as_ref().and_then(|trace| trace.timeline())
+    }
+}
+
+/// What compiles for GPUs of that compute capability, as the settings say.
+fn gpu_compiler(config: &Config, capability: (u32, u32), options: Vec<String>) -> Compiler {
+    Compiler {
+        nvrtc: config.nvrtc.clone(),
+        nvjitlink: config.nvjitlink.clone(),
+        cache_dir: config.cache_dir.clone(),
+        capability,
+        options,
+        headers: headers::DEVICE_HEADERS,
     }
 }
 

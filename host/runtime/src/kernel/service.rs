@@ -9,13 +9,11 @@ use std::sync::Arc;
 
 use crate::config::Config;
 use crate::error::{err, Error, Result};
-use crate::gpu::compile::Compiler;
 use crate::gpu::embedded;
 use crate::gpu::launch::Shape;
 use crate::gpu::module::{Kernel, Module};
 use crate::gpu::stream::{Priority, Stream};
 use crate::gpu::Cuda;
-use crate::kernel::headers;
 use crate::op::atomic::AtomicWord;
 use crate::op::signal::{Signal, SignalOp};
 use crate::op::strided::Strides;
@@ -189,13 +187,6 @@ fn prebuilt() -> Option<&'static [u8]> {
 }
 
 fn compile(cuda: &Arc<Cuda>, config: &Config) -> Result<Vec<u8>> {
-    let compiler = Compiler {
-        nvrtc: config.nvrtc.clone(),
-        nvjitlink: config.nvjitlink.clone(),
-        cache_dir: config.cache_dir.clone(),
-        capability: cuda.facts().capability,
-        options: Vec::new(),
-        headers: headers::DEVICE_HEADERS,
-    };
+    let compiler = super::gpu_compiler(config, cuda.facts().capability, Vec::new());
     Ok(compiler.compile("service.cu", embedded::SERVICE_SOURCE)?.code)
 }
