@@ -131,7 +131,7 @@ template <typename Scope> DEV rushmem::stage stage_of(const job &j) {
   return rushmem::stage(memory + threadIdx.x / width<Scope>::of() * each, each);
 }
 
-#define KERNEL(name) extern "C" __global__ void __launch_bounds__(1024) name(const __grid_constant__ job j)
+#define KERNEL(name) extern "C" __global__ void __launch_bounds__(1024, 1) name(const __grid_constant__ job j)
 /* Of one warp at most: it may use more registers. */
 #define SMALL_KERNEL(name) extern "C" __global__ void __launch_bounds__(32) name(const __grid_constant__ job j)
 /* As a program's own would be compiled, which says nothing of its size. */
