@@ -23,7 +23,7 @@ processes job_of;
 #define OF_ONE_THREAD(name) \
   static __global__ void __launch_bounds__(32) name##_thread(const __grid_constant__ job j) { name<thread>(j); }
 #define OF_BLOCKS(name) \
-  static __global__ void __launch_bounds__(1024) name##_block(const __grid_constant__ job j) { name<block>(j); }
+  static __global__ void __launch_bounds__(1024, 1) name##_block(const __grid_constant__ job j) { name<block>(j); }
 KERNELS(put_latency, 1024)
 KERNELS(get_latency, 1024)
 KERNELS(p_latency, 1024)
