@@ -10,6 +10,7 @@ use cudarc::driver::sys::{
     self, CUcontext, CUdevice, CUdevice_attribute as Attribute, CUstreamCaptureMode as CaptureMode,
 };
 
+use super::context;
 use super::driver::{cu, driver, ignore, is_fatal, version_text, Driver};
 use super::watch::DriverCalls;
 use crate::error::{err, Error, Result};
@@ -108,9 +109,7 @@ impl Cuda {
     pub(crate) fn open(ordinal: usize) -> Result<Arc<Cuda>> {
         let (driver, device) = find_device(ordinal)?;
         let facts = facts(ordinal, device)?;
-        let mut context = std::ptr::null_mut();
-        // SAFETY: a device of the driver's; what is retained here is released in `drop`.
-        unsafe { cu!(cuDevicePrimaryCtxRetain(&mut context, device)) }.map_err(|e| {
+        let context = context::retain(device).map_err(|e| {
             e.context(format_args!("starting CUDA {} on GPU {ordinal}", version_text(driver.version)))
         })?;
         Ok(Arc::new(Cuda { device, context, facts, condemned: OnceLock::new(), calls: Arc::default() }))
@@ -238,8 +237,8 @@ impl Drop for Cuda {
         if self.is_condemned() {
             return;
         }
-        // SAFETY: retained in `open`; nothing made with it is left, as all that holds an `Arc` of this.
-        ignore("cuDevicePrimaryCtxRelease", unsafe { sys::cuDevicePrimaryCtxRelease_v2(self.device) });
+        // Nothing made with it is left: all of that holds an `Arc` of this.
+        context::release(self.device, self.is_lost());
     }
 }
 

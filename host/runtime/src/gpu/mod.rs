@@ -15,6 +15,7 @@
 //! one address space, so an address means the same to a copy, a kernel and the bookkeeping.
 
 pub(crate) mod compile;
+mod context;
 pub(crate) mod copy;
 pub(crate) mod device;
 pub(crate) mod driver;

@@ -17,6 +17,7 @@ mod user_memory;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use super::driver::cu;
 use super::stream::{Priority, Stream};
 use super::vmm::{AddressRange, Allocation, Mapping};
 use super::Cuda;
@@ -100,6 +101,18 @@ fn a_gpu_that_does_not_exist() {
         assert_eq!(e.code, code::INVALID_ARGUMENT);
         assert!(e.message.contains("CUDA_VISIBLE_DEVICES"), "{e}");
     }
+}
+
+#[test]
+fn a_context_outlives_who_opened_the_gpu() {
+    let Some(turn) = turn("a_context_outlives_who_opened_the_gpu") else { return };
+    let (device, context) = (turn.cuda.device(), turn.cuda.context() as usize);
+    drop(turn);
+    let (mut flags, mut active) = (0, 0);
+    // SAFETY: a device of the driver's; writes two numbers.
+    unsafe { cu!(cuDevicePrimaryCtxGetState(device, &mut flags, &mut active)) }.unwrap();
+    assert_eq!(active, 1, "the context is gone with its user");
+    assert_eq!(Cuda::open(0).unwrap().context() as usize, context);
 }
 
 #[test]
