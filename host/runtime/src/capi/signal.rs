@@ -4,6 +4,7 @@ use std::os::raw::c_void;
 
 use super::{called, check_out, guard, world};
 use crate::exec::{on_stream, run, wait, wait_on_stream, Form};
+use crate::op::movement::Movement;
 use crate::op::signal::SignalOp;
 use crate::op::wait::Wait;
 use crate::op::Op;
@@ -31,7 +32,8 @@ pub unsafe extern "C" fn rushmem_put_signal(
 ) -> i32 {
     guard(|| {
         let signal = SignalOp::from_code(sig_op, value)?;
-        let op = Op::put_signal(dst as usize, src as usize, bytes, sig as usize, signal);
+        let put = Movement::bytes(dst as usize, src as usize, bytes);
+        let op = Op::put_signal(put, sig as usize, signal);
         // SAFETY: the caller vouches for the world and the source.
         unsafe { run(called!(w, "put_signal", pe), op, pe, Form::Blocking) }.map(drop)
     })
@@ -55,7 +57,8 @@ pub unsafe extern "C" fn rushmem_put_signal_nbi(
 ) -> i32 {
     guard(|| {
         let signal = SignalOp::from_code(sig_op, value)?;
-        let op = Op::put_signal(dst as usize, src as usize, bytes, sig as usize, signal);
+        let put = Movement::bytes(dst as usize, src as usize, bytes);
+        let op = Op::put_signal(put, sig as usize, signal);
         // SAFETY: the caller vouches for the world and the source.
         unsafe { run(called!(w, "put_signal_nbi", pe), op, pe, Form::Nbi) }.map(drop)
     })
@@ -80,7 +83,8 @@ pub unsafe extern "C" fn rushmem_put_signal_on_stream(
 ) -> i32 {
     guard(|| {
         let signal = SignalOp::from_code(sig_op, value)?;
-        let op = Op::put_signal(dst as usize, src as usize, bytes, sig as usize, signal);
+        let put = Movement::bytes(dst as usize, src as usize, bytes);
+        let op = Op::put_signal(put, sig as usize, signal);
         // SAFETY: the caller vouches for the world, the source and the stream.
         unsafe { on_stream(called!(w, "put_signal_on_stream", pe), op, pe, stream) }
     })

@@ -4,6 +4,7 @@ use std::os::raw::c_void;
 
 use super::{called, guard, world};
 use crate::exec::{on_stream, run, Form};
+use crate::op::movement::Movement;
 use crate::op::signal::SignalOp;
 use crate::op::strided::Strides;
 use crate::op::Op;
@@ -84,7 +85,8 @@ pub unsafe extern "C" fn rushmem_iput_signal(
     guard(|| {
         let strides = Strides { dst_stride, src_stride, elem: elem_bytes, n };
         let signal = SignalOp::from_code(sig_op, value)?;
-        let op = Op::iput_signal(dst as usize, src as usize, strides, sig as usize, signal);
+        let put = Movement::elements(dst as usize, src as usize, strides);
+        let op = Op::put_signal(put, sig as usize, signal);
         // SAFETY: the caller vouches for the world and the source.
         unsafe { run(called!(w, "iput_signal", pe), op, pe, Form::Blocking) }.map(drop)
     })
@@ -113,7 +115,8 @@ pub unsafe extern "C" fn rushmem_iput_signal_on_stream(
     guard(|| {
         let strides = Strides { dst_stride, src_stride, elem: elem_bytes, n };
         let signal = SignalOp::from_code(sig_op, value)?;
-        let op = Op::iput_signal(dst as usize, src as usize, strides, sig as usize, signal);
+        let put = Movement::elements(dst as usize, src as usize, strides);
+        let op = Op::put_signal(put, sig as usize, signal);
         // SAFETY: the caller vouches for the world, the source and the stream.
         unsafe { on_stream(called!(w, "iput_signal_on_stream", pe), op, pe, stream) }
     })

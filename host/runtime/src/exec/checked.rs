@@ -6,8 +6,8 @@ use std::sync::Arc;
 use rushmem_device_cpu::check::{Notes, Place, When, World};
 
 use super::Form;
+use crate::op::movement::Movement;
 use crate::op::signal::{Signal, SignalOp};
-use crate::op::strided::Elements;
 use crate::op::waitset::WaitSet;
 use crate::op::{Op, Reached};
 
@@ -18,42 +18,28 @@ pub(super) fn note(check: &Arc<World>, op: &Op, way: Reached, pe: i32, form: For
     let delivered = if form == Form::Nbi || way == Reached::Net { When::Ordered } else { When::Delivered };
     check.note(op.name(), |notes| match *op {
         // Single words go in one piece: the Rust API's p is such a put.
-        Op::Put(t) if is_word(t.remote, t.bytes) => {
+        Op::Put(Movement::Bytes(t)) if is_word(t.remote, t.bytes) => {
             notes.reads(Place::At(t.local.at), t.bytes, later);
             notes.stores(there(t.remote), t.bytes);
         }
-        Op::Get(t) if is_word(t.remote, t.bytes) => {
+        Op::Get(Movement::Bytes(t)) if is_word(t.remote, t.bytes) => {
             notes.loads(there(t.remote), t.bytes);
             notes.writes(Place::At(t.local.at), t.bytes, later);
         }
-        Op::Put(t) => {
-            notes.reads(Place::At(t.local.at), t.bytes, later);
-            notes.writes(there(t.remote), t.bytes, delivered);
-        }
-        Op::Get(t) => {
-            notes.reads(there(t.remote), t.bytes, later);
-            notes.writes(Place::At(t.local.at), t.bytes, later);
+        Op::Put(data) => note_put(notes, data, later, there, delivered),
+        Op::Get(data) => {
+            data.each_read(data.remote(), |at, bytes| notes.reads(there(at), bytes, later));
+            data.each_written(data.local().at, |at, bytes| notes.writes(Place::At(at), bytes, later));
         }
         Op::P { at, bytes, .. } => notes.stores(there(at), bytes),
         Op::G { at, bytes } => notes.loads(there(at), bytes),
-        Op::Iput(s) => put_elements(notes, &s, later, there, delivered),
-        Op::Iget(s) => {
-            let (to, from) = (s.strides.dst_stride, s.strides.src_stride);
-            each(&s, s.remote, from, |at, bytes| notes.reads(there(at), bytes, When::Now));
-            each(&s, s.local.at, to, |at, bytes| notes.writes(Place::At(at), bytes, later));
-        }
         Op::Atomic(a) => notes.updates(there(a.at), a.bytes),
         Op::Signal(s) => match s.op {
             SignalOp::Set(_) => notes.stores(there(s.at), 8),
             SignalOp::Add(_) => notes.updates(there(s.at), 8),
         },
-        Op::PutSignal(t, Signal { at, .. }) => {
-            notes.reads(Place::At(t.local.at), t.bytes, later);
-            notes.writes(there(t.remote), t.bytes, When::Now);
-            notes.signals(there(at));
-        }
-        Op::IputSignal(s, Signal { at, .. }) => {
-            put_elements(notes, &s, later, there, When::Now);
+        Op::PutSignal(data, Signal { at, .. }) => {
+            note_put(notes, data, later, there, When::Now);
             notes.signals(there(at));
         }
     });
@@ -72,23 +58,15 @@ fn is_word(at: usize, bytes: usize) -> bool {
     matches!(bytes, 1 | 2 | 4 | 8) && at % bytes == 0
 }
 
-fn put_elements(
+fn note_put(
     notes: &mut Notes<'_>,
-    s: &Elements,
+    data: Movement,
     later: When,
     there: impl Fn(usize) -> Place,
     delivered: When,
 ) {
-    let (to, from) = (s.strides.dst_stride, s.strides.src_stride);
-    each(s, s.local.at, from, |at, bytes| notes.reads(Place::At(at), bytes, later));
-    each(s, s.remote, to, |at, bytes| notes.writes(there(at), bytes, delivered));
-}
-
-/// The elements of one side.
-fn each(s: &Elements, first: usize, stride: isize, mut take: impl FnMut(usize, usize)) {
-    for i in 0..s.strides.n as isize {
-        take(first.wrapping_add_signed(i * stride * s.strides.elem as isize), s.strides.elem);
-    }
+    data.each_read(data.local().at, |at, bytes| notes.reads(Place::At(at), bytes, later));
+    data.each_written(data.remote(), |at, bytes| notes.writes(there(at), bytes, delivered));
 }
 
 /// Notes a wait or test whose words compare as asked.

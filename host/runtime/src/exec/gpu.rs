@@ -21,6 +21,7 @@ use crate::gpu::Cuda;
 use crate::health::Health;
 use crate::kernel::service::Service;
 use crate::op::atomic::AtomicWord;
+use crate::op::movement::Movement;
 use crate::op::rma::Contiguous;
 use crate::op::signal::SignalOp;
 use crate::op::strided::{Elements, Strides};
@@ -144,7 +145,19 @@ impl GpuEngine {
     /// Copies between symmetric memory and the caller's, in the given form.
     ///
     /// # Safety
-    /// Both sides are valid for the bytes, as long as the form says; they do not overlap.
+    /// Both sides are valid for what moves, as long as the form says; they do not overlap.
+    unsafe fn transfer(&self, direction: Direction, data: Movement, form: Form) -> Result<()> {
+        // SAFETY: the caller vouches for both sides.
+        unsafe {
+            match data {
+                Movement::Bytes(t) => self.transfer_bytes(direction, t, form),
+                Movement::Elements(t) => self.transfer_elements(direction, t),
+            }
+        }
+    }
+
+    /// # Safety
+    /// As for [`GpuEngine::transfer`].
     unsafe fn transfer_bytes(&self, direction: Direction, t: Contiguous, form: Form) -> Result<()> {
         if t.bytes == 0 {
             return Ok(());
@@ -160,7 +173,7 @@ impl GpuEngine {
         }
     }
 
-    /// The same of elements; returns when it is done.
+    /// Returns when it is done.
     ///
     /// # Safety
     /// Every element of both sides is valid; no two overlap.
@@ -265,21 +278,15 @@ impl Executor for GpuEngine {
         // SAFETY: the check vouches for the other PE's side of each operation, the caller for this one's.
         unsafe {
             match op {
-                Op::Put(t) => self.transfer_bytes(Direction::IntoGpu, t, form)?,
-                Op::Get(t) => self.transfer_bytes(Direction::OutOfGpu, t, form)?,
+                Op::Put(data) => self.transfer(Direction::IntoGpu, data, form)?,
+                Op::Get(data) => self.transfer(Direction::OutOfGpu, data, form)?,
                 Op::P { at, bits, bytes } => self.store(at, bits, bytes)?,
                 Op::G { at, bytes } => return self.load(at, bytes),
-                Op::Iput(s) => self.transfer_elements(Direction::IntoGpu, s)?,
-                Op::Iget(s) => self.transfer_elements(Direction::OutOfGpu, s)?,
                 Op::Atomic(a) => return self.atomic(a),
                 Op::Signal(s) => self.signal(s.at, s.op)?,
                 // The update comes behind the copy, on the same stream.
-                Op::PutSignal(t, s) => {
-                    self.transfer_bytes(Direction::IntoGpu, t, form)?;
-                    self.signal(s.at, s.op)?;
-                }
-                Op::IputSignal(t, s) => {
-                    self.transfer_elements(Direction::IntoGpu, t)?;
+                Op::PutSignal(data, s) => {
+                    self.transfer(Direction::IntoGpu, data, form)?;
                     self.signal(s.at, s.op)?;
                 }
             }

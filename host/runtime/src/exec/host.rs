@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::{Executor, Form};
 use crate::error::Result;
 use crate::op::atomic::AtomicWord;
-use crate::op::rma::Contiguous;
+use crate::op::movement::Movement;
 use crate::op::signal::SignalOp;
 use crate::op::Op;
 use crate::word::{copy, copy_word, Word};
@@ -24,8 +24,11 @@ impl Executor for MappedHost {
         // SAFETY: the check vouches for the other PE's side of each operation, the caller for this one's.
         unsafe {
             match op {
-                Op::Put(t) => put(t),
-                Op::Get(t) => copy(t.local.at as *mut u8, t.remote as *const u8, t.bytes),
+                Op::Put(data) => put(data),
+                Op::Get(Movement::Bytes(t)) => copy(t.local.at as *mut u8, t.remote as *const u8, t.bytes),
+                Op::Get(Movement::Elements(s)) => {
+                    s.strides.copy(s.local.at as *mut u8, s.remote as *const u8);
+                }
                 Op::P { at, bits, bytes } => match bytes {
                     1 => store::<u8>(at, bits),
                     2 => store::<u16>(at, bits),
@@ -40,8 +43,6 @@ impl Executor for MappedHost {
                         _ => load::<u64>(at),
                     })
                 }
-                Op::Iput(s) => s.strides.copy(s.remote as *mut u8, s.local.at as *const u8),
-                Op::Iget(s) => s.strides.copy(s.local.at as *mut u8, s.remote as *const u8),
                 Op::Atomic(a) => {
                     return Ok(match a.bytes {
                         4 => update::<u32>(a),
@@ -49,12 +50,8 @@ impl Executor for MappedHost {
                     })
                 }
                 Op::Signal(s) => signal(s.at, s.op),
-                Op::PutSignal(t, s) => {
-                    put(t);
-                    signal(s.at, s.op);
-                }
-                Op::IputSignal(t, s) => {
-                    t.strides.copy(t.remote as *mut u8, t.local.at as *const u8);
+                Op::PutSignal(data, s) => {
+                    put(data);
                     signal(s.at, s.op);
                 }
             }
@@ -64,11 +61,16 @@ impl Executor for MappedHost {
 }
 
 /// # Safety
-/// Both sides are valid for the transfer's bytes.
+/// Both sides are valid for what moves.
 #[inline(always)]
-unsafe fn put(t: Contiguous) {
+unsafe fn put(data: Movement) {
     // SAFETY: the caller vouches for both sides.
-    unsafe { copy(t.remote as *mut u8, t.local.at as *const u8, t.bytes) }
+    unsafe {
+        match data {
+            Movement::Bytes(t) => copy(t.remote as *mut u8, t.local.at as *const u8, t.bytes),
+            Movement::Elements(s) => s.strides.copy(s.remote as *mut u8, s.local.at as *const u8),
+        }
+    }
 }
 
 /// # Safety

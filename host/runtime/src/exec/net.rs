@@ -7,8 +7,9 @@ use crate::error::{err, Result};
 use crate::net::engine::{Done, Engine, Rows, INLINE};
 use crate::net::message::Record;
 use crate::net::{Far, Lane};
+use crate::op::movement::Movement;
 use crate::op::signal::Signal;
-use crate::op::strided::{Elements, Strides};
+use crate::op::strided::Strides;
 use crate::op::Op;
 use crate::word::Update;
 
@@ -26,9 +27,11 @@ impl Executor for FarPe<'_> {
         // A put of little is copied before it returns, so it need not be waited for.
         let copied = |bytes: usize| bytes <= INLINE && !far.on_gpu();
         let waits = match op {
-            Op::Put(t) | Op::PutSignal(t, _) => form == Form::Blocking && !copied(t.bytes),
-            Op::Get(_) => form == Form::Blocking,
-            Op::Iput(_) | Op::IputSignal(..) | Op::Iget(_) | Op::G { .. } => true,
+            Op::Put(Movement::Bytes(t)) | Op::PutSignal(Movement::Bytes(t), _) => {
+                form == Form::Blocking && !copied(t.bytes)
+            }
+            Op::Get(Movement::Bytes(_)) => form == Form::Blocking,
+            Op::Put(_) | Op::PutSignal(..) | Op::Get(_) | Op::G { .. } => true,
             Op::Atomic(a) => a.op.fetches(),
             Op::P { .. } | Op::Signal(_) => false,
         };
@@ -58,19 +61,18 @@ pub(super) unsafe fn begin(op: Op, lane: Lane, engine: &mut Engine, done: Done) 
     // SAFETY: the caller vouches for local memory.
     unsafe {
         match op {
-            Op::Put(t) => engine.put(lane, t.remote as u64, t.local.at, t.bytes, done),
-            Op::Get(t) => engine.get(lane, t.remote as u64, t.local.at, t.bytes, done),
+            Op::Put(data) => put(data, lane, engine, done),
+            Op::Get(Movement::Bytes(t)) => engine.get(lane, t.remote as u64, t.local.at, t.bytes, done),
+            Op::Get(Movement::Elements(s)) => {
+                let rows = rows(&s.strides, s.strides.dst_stride, s.strides.src_stride);
+                engine.get_rows(lane, s.remote as u64, s.local.at, rows, done)
+            }
             Op::P { at, bits, bytes } => {
                 engine.record(lane, &Record::Word { width: bytes as u8, offset: at as u64, value: bits })?;
                 engine.complete(done);
                 Ok(())
             }
             Op::G { at, bytes } => engine.load(lane, bytes as u8, at as u64, done),
-            Op::Iput(s) => put_rows(s, lane, engine, done),
-            Op::Iget(s) => {
-                let rows = rows(&s.strides, s.strides.dst_stride, s.strides.src_stride);
-                engine.get_rows(lane, s.remote as u64, s.local.at, rows, done)
-            }
             Op::Atomic(a) => {
                 let (number, width, at) = (a.op.update() as u8, a.bytes as u8, a.at as u64);
                 if a.op.fetches() {
@@ -85,11 +87,12 @@ pub(super) unsafe fn begin(op: Op, lane: Lane, engine: &mut Engine, done: Done) 
                 engine.complete(done);
                 Ok(())
             }
-            Op::PutSignal(t, s) => {
+            // A one-sided copy carries its signal itself; what goes as rows has it behind them.
+            Op::PutSignal(Movement::Bytes(t), s) => {
                 engine.put_signal(lane, t.remote as u64, t.local.at, t.bytes, &record(s), done)
             }
-            Op::IputSignal(t, s) => {
-                put_rows(t, lane, engine, done)?;
+            Op::PutSignal(data, s) => {
+                put(data, lane, engine, done)?;
                 engine.fence_rows(lane);
                 engine.record(lane, &record(s))
             }
@@ -97,15 +100,21 @@ pub(super) unsafe fn begin(op: Op, lane: Lane, engine: &mut Engine, done: Done) 
     }
 }
 
-/// Begins a strided put.
+/// Begins a put.
 ///
 /// # Safety
 /// As for [`begin`].
-unsafe fn put_rows(put: Elements, lane: Lane, engine: &mut Engine, done: Done) -> Result<()> {
-    let strides = &put.strides;
-    let rows = rows(strides, strides.src_stride, strides.dst_stride);
-    // SAFETY: the caller vouches for the elements.
-    unsafe { engine.put_rows(lane, put.remote as u64, put.local.at, rows, done) }
+unsafe fn put(data: Movement, lane: Lane, engine: &mut Engine, done: Done) -> Result<()> {
+    // SAFETY: the caller vouches for the source.
+    unsafe {
+        match data {
+            Movement::Bytes(t) => engine.put(lane, t.remote as u64, t.local.at, t.bytes, done),
+            Movement::Elements(s) => {
+                let rows = rows(&s.strides, s.strides.src_stride, s.strides.dst_stride);
+                engine.put_rows(lane, s.remote as u64, s.local.at, rows, done)
+            }
+        }
+    }
 }
 
 /// A signal's update, as a record of a message.
@@ -122,10 +131,8 @@ fn rows(strides: &Strides, near: isize, far: isize) -> Rows {
 /// What a wait that lasts says.
 fn report(op: &Op, pe: usize) -> String {
     let (what, offset) = match *op {
-        Op::Put(t) | Op::PutSignal(t, _) => ("a put to", t.remote),
-        Op::Get(t) => ("a get from", t.remote),
-        Op::Iput(s) | Op::IputSignal(s, _) => ("a strided put to", s.remote),
-        Op::Iget(s) => ("a strided get from", s.remote),
+        Op::Put(data) | Op::PutSignal(data, _) => (data.names().put_to, data.remote()),
+        Op::Get(data) => (data.names().get_from, data.remote()),
         Op::P { at, .. } => ("a store to", at),
         Op::G { at, .. } => ("a word of", at),
         Op::Atomic(a) => ("an atomic on", a.at),

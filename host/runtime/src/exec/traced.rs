@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use super::{Form, Home};
+use crate::op::movement::Movement;
 use crate::op::signal::Signal;
-use crate::op::strided::Elements;
 use crate::op::{Op, Reached};
 use crate::trace::event::About;
 use crate::trace::{OpenSpan, Trace};
@@ -45,11 +45,9 @@ pub(super) fn call(
 }
 
 fn bytes(op: &Op) -> u64 {
-    let elements = |e: &Elements| e.strides.n * e.strides.elem;
     let bytes = match op {
-        Op::Put(t) | Op::Get(t) | Op::PutSignal(t, _) => t.bytes,
+        Op::Put(data) | Op::Get(data) | Op::PutSignal(data, _) => data.size(),
         Op::P { bytes, .. } | Op::G { bytes, .. } => *bytes,
-        Op::Iput(e) | Op::Iget(e) | Op::IputSignal(e, _) => elements(e),
         Op::Atomic(a) => a.bytes,
         Op::Signal(_) => 8,
     };
@@ -60,12 +58,10 @@ fn bytes(op: &Op) -> u64 {
 fn word(op: &Op) -> Option<usize> {
     match *op {
         Op::P { at, .. } => Some(at),
-        Op::Put(t) if matches!(t.bytes, 4 | 8) => Some(t.remote),
+        Op::Put(Movement::Bytes(t)) if matches!(t.bytes, 4 | 8) => Some(t.remote),
         Op::Atomic(a) => Some(a.at),
-        Op::Signal(Signal { at, .. })
-        | Op::PutSignal(_, Signal { at, .. })
-        | Op::IputSignal(_, Signal { at, .. }) => Some(at),
-        Op::Put(_) | Op::Get(_) | Op::G { .. } | Op::Iput(_) | Op::Iget(_) => None,
+        Op::Signal(Signal { at, .. }) | Op::PutSignal(_, Signal { at, .. }) => Some(at),
+        Op::Put(_) | Op::Get(_) | Op::G { .. } => None,
     }
 }
 

@@ -1,13 +1,15 @@
 //! What is asked for: one value for one operation ([`Op`]), which is checked once ([`Op::check`]).
 //!
-//! A family of operations has a file: rma, strided, atomic, signal, wait. An operation is made of addresses
-//! as the caller gave them. The check looks at all of it (the PE, the ranges, alignment, that the job is
-//! whole) before the first byte is written, and puts in place of each symmetric address the one by which the
-//! memory is reached. What passes is a [`Checked`] operation, and [`crate::exec`] carries it out.
+//! A family of operations has a file: rma, strided, atomic, signal, wait. Puts and gets of all forms are one
+//! operation each, of a [`Movement`], and so is what is made of them. An operation is made of addresses as
+//! the caller gave them. The check looks at all of it (the PE, the ranges, alignment, that the job is whole)
+//! before the first byte is written, and puts in place of each symmetric address the one by which the memory
+//! is reached. What passes is a [`Checked`] operation, and [`crate::exec`] carries it out.
 //!
 //! This module knows no world: it asks for addresses through [`Reach`].
 
 pub(crate) mod atomic;
+pub(crate) mod movement;
 pub(crate) mod rma;
 pub(crate) mod signal;
 pub(crate) mod strided;
@@ -19,33 +21,26 @@ pub(crate) mod waitset;
 
 use crate::error::{err, Error, Result};
 use atomic::AtomicWord;
-use rma::Contiguous;
+use movement::Movement;
 use signal::Signal;
-use strided::Elements;
 
 /// One operation on the memory of one PE.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Op {
     /// Bytes of this PE's go to the other one.
-    Put(Contiguous),
+    Put(Movement),
     /// Bytes of the other PE's come here.
-    Get(Contiguous),
+    Get(Movement),
     /// The low `bytes` (1, 2, 4 or 8) of `bits` are written, in one piece where `at` is aligned.
     P { at: usize, bits: u64, bytes: usize },
     /// A word of `bytes` (1, 2, 4 or 8) is read, in one piece where `at` is aligned.
     G { at: usize, bytes: usize },
-    /// [`Op::Put`] of elements at distances.
-    Iput(Elements),
-    /// [`Op::Get`] of elements at distances.
-    Iget(Elements),
     /// One word is read or updated.
     Atomic(AtomicWord),
     /// A signal word is updated.
     Signal(Signal),
-    /// [`Op::Put`], and behind it the signal that announces it.
-    PutSignal(Contiguous, Signal),
-    /// [`Op::Iput`], and behind it the signal that announces all its elements.
-    IputSignal(Elements, Signal),
+    /// [`Op::Put`], and behind it the signal that announces all of it.
+    PutSignal(Movement, Signal),
 }
 
 /// How the memory of a PE is reached, and so who carries an operation on it out.
@@ -112,11 +107,11 @@ impl Op {
     pub(crate) fn check(self, on: &impl Reach, pe: i32) -> Result<Checked> {
         let (op, way) = match self {
             Op::Put(put) => {
-                let (put, way) = put.check(on, pe, "the source")?;
+                let (put, way) = put.check_put(on, pe)?;
                 (Op::Put(put), way)
             }
             Op::Get(get) => {
-                let (get, way) = get.check(on, pe, "the destination")?;
+                let (get, way) = get.check_get(on, pe)?;
                 (Op::Get(get), way)
             }
             Op::P { at, bits, bytes } => {
@@ -129,14 +124,6 @@ impl Op {
                 let (at, way) = on.reach(at, bytes, pe)?;
                 (Op::G { at, bytes }, way)
             }
-            Op::Iput(put) => {
-                let (put, way) = put.check_put(on, pe)?;
-                (Op::Iput(put), way)
-            }
-            Op::Iget(get) => {
-                let (get, way) = get.check_get(on, pe)?;
-                (Op::Iget(get), way)
-            }
             Op::Atomic(atomic) => {
                 let (atomic, way) = atomic.check(on, pe)?;
                 (Op::Atomic(atomic), way)
@@ -147,13 +134,8 @@ impl Op {
             }
             Op::PutSignal(put, signal) => {
                 let (signal, way) = signal.check(on, pe)?;
-                let (put, _) = put.check(on, pe, "the source")?;
-                (if put.bytes == 0 { Op::Signal(signal) } else { Op::PutSignal(put, signal) }, way)
-            }
-            Op::IputSignal(put, signal) => {
-                let (signal, way) = signal.check(on, pe)?;
                 let (put, _) = put.check_put(on, pe)?;
-                (if put.strides.n == 0 { Op::Signal(signal) } else { Op::IputSignal(put, signal) }, way)
+                (if put.is_empty() { Op::Signal(signal) } else { Op::PutSignal(put, signal) }, way)
             }
         };
         Ok(Checked { op, way })
@@ -161,20 +143,13 @@ impl Op {
 
     /// Looks the local side up, if there is one: `find` is given its address and length.
     pub(crate) fn find_local(&mut self, find: impl Fn(usize, usize) -> Option<usize>) {
-        let (local, bytes) = match self {
-            Op::Put(transfer) | Op::Get(transfer) | Op::PutSignal(transfer, _) => {
-                (&mut transfer.local, transfer.bytes)
-            }
-            Op::Iput(put) | Op::IputSignal(put, _) => {
-                (&mut put.local, put.strides.extent("source", put.strides.src_stride).unwrap_or(0))
-            }
-            Op::Iget(get) => {
-                (&mut get.local, get.strides.extent("destination", get.strides.dst_stride).unwrap_or(0))
-            }
+        let (bytes, moved) = match self {
+            Op::Put(put) | Op::PutSignal(put, _) => (put.source_extent(), put),
+            Op::Get(get) => (get.destination_extent(), get),
             Op::P { .. } | Op::G { .. } | Op::Atomic(_) | Op::Signal(_) => return,
         };
-        if let Some(at) = find(local.at, bytes) {
-            *local = Local { at, symmetric: true };
+        if let Some(at) = find(moved.local().at, bytes) {
+            *moved.local_mut() = Local { at, symmetric: true };
         }
     }
 
@@ -182,27 +157,22 @@ impl Op {
     #[inline]
     pub(crate) fn is_nothing(&self) -> bool {
         match self {
-            Op::Put(transfer) | Op::Get(transfer) => transfer.bytes == 0,
-            Op::Iput(strided) | Op::Iget(strided) => strided.strides.n == 0,
-            Op::P { .. } | Op::G { .. } | Op::Atomic(_) | Op::Signal(_) => false,
-            // Without data they are signals by themselves.
-            Op::PutSignal(..) | Op::IputSignal(..) => false,
+            Op::Put(moved) | Op::Get(moved) => moved.is_empty(),
+            // A put with a signal that has nothing to move is a signal by itself.
+            Op::P { .. } | Op::G { .. } | Op::Atomic(_) | Op::Signal(_) | Op::PutSignal(..) => false,
         }
     }
 
     /// Its name.
     pub(crate) fn name(&self) -> &'static str {
         match self {
-            Op::Put(_) => "put",
-            Op::Get(_) => "get",
+            Op::Put(put) => put.names().put,
+            Op::Get(get) => get.names().get,
             Op::P { .. } => "p",
             Op::G { .. } => "g",
-            Op::Iput(_) => "iput",
-            Op::Iget(_) => "iget",
             Op::Atomic(_) => "atomic",
             Op::Signal(_) => "signal_op",
-            Op::PutSignal(..) => "put_signal",
-            Op::IputSignal(..) => "iput_signal",
+            Op::PutSignal(put, _) => put.names().put_signal,
         }
     }
 }

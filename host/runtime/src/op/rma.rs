@@ -1,6 +1,6 @@
 //! Remote memory access: put, get and their single-word forms p and g (OpenSHMEM 1.5, section 9.6).
 
-use super::{check_private, Local, Op, Reach, Reached};
+use super::{check_private, Local, Reach, Reached};
 use crate::error::{err, Error, Result};
 
 /// A transfer of bytes, in either direction.
@@ -11,20 +11,6 @@ pub(crate) struct Contiguous {
     /// On this one.
     pub(crate) local: Local,
     pub(crate) bytes: usize,
-}
-
-impl Op {
-    /// Copies `bytes` from private `src` to symmetric `dst`.
-    #[inline(always)]
-    pub(crate) fn put(dst: usize, src: usize, bytes: usize) -> Op {
-        Op::Put(Contiguous { remote: dst, local: Local::given(src), bytes })
-    }
-
-    /// Copies `bytes` from symmetric `src` to private `dst`.
-    #[inline(always)]
-    pub(crate) fn get(dst: usize, src: usize, bytes: usize) -> Op {
-        Op::Get(Contiguous { remote: src, local: Local::given(dst), bytes })
-    }
 }
 
 impl Contiguous {

@@ -3,8 +3,8 @@
 //! The update of the signal word releases everything that this PE wrote before it; fetch and wait acquire. So
 //! a PE that sees the signal sees the data.
 
-use super::rma::Contiguous;
-use super::{check_aligned, Local, Op, Reach, Reached};
+use super::movement::Movement;
+use super::{check_aligned, Op, Reach, Reached};
 use crate::error::{err, Result};
 use rushmem_abi::c::*;
 
@@ -48,10 +48,9 @@ impl Op {
         Op::Signal(Signal { at: sig, op })
     }
 
-    /// [`Op::put`], and behind it the update of a signal word of the same PE.
+    /// A put of any form, and behind it the update of a signal word of the same PE.
     #[inline(always)]
-    pub(crate) fn put_signal(dst: usize, src: usize, bytes: usize, sig: usize, op: SignalOp) -> Op {
-        let put = Contiguous { remote: dst, local: Local::given(src), bytes };
+    pub(crate) fn put_signal(put: Movement, sig: usize, op: SignalOp) -> Op {
         Op::PutSignal(put, Signal { at: sig, op })
     }
 }

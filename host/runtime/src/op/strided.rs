@@ -1,7 +1,6 @@
 //! Strided puts and gets: elements at regular distances on either side (OpenSHMEM 1.5, section 9.6).
 
-use super::signal::{Signal, SignalOp};
-use super::{check_private, Local, Op, Reach, Reached};
+use super::{check_private, Local, Reach, Reached};
 use crate::error::{err, Result};
 use crate::word::{copy, copy_word};
 
@@ -26,27 +25,6 @@ pub(crate) struct Strides {
     pub(crate) elem: usize,
     /// Number of elements.
     pub(crate) n: usize,
-}
-
-impl Op {
-    /// Copies elements of private `src` to elements of symmetric `dst`.
-    #[inline(always)]
-    pub(crate) fn iput(dst: usize, src: usize, strides: Strides) -> Op {
-        Op::Iput(Elements { remote: dst, local: Local::given(src), strides })
-    }
-
-    /// [`Op::iput`], and behind it the update of a signal word of the same PE.
-    #[inline(always)]
-    pub(crate) fn iput_signal(dst: usize, src: usize, strides: Strides, sig: usize, op: SignalOp) -> Op {
-        let put = Elements { remote: dst, local: Local::given(src), strides };
-        Op::IputSignal(put, Signal { at: sig, op })
-    }
-
-    /// Copies elements of symmetric `src` to elements of private `dst`.
-    #[inline(always)]
-    pub(crate) fn iget(dst: usize, src: usize, strides: Strides) -> Op {
-        Op::Iget(Elements { remote: src, local: Local::given(dst), strides })
-    }
 }
 
 impl Elements {
@@ -111,6 +89,14 @@ impl Strides {
     /// [`Strides::extent`]; that of a single element is not used, whatever it is.
     pub(crate) fn step(&self, stride: isize) -> isize {
         stride.wrapping_mul(self.elem as isize)
+    }
+
+    /// Hands address and length of every element to `take`, at a side that begins at `first`, with this
+    /// stride.
+    pub(super) fn places(&self, first: usize, stride: isize, mut take: impl FnMut(usize, usize)) {
+        for i in 0..self.n as isize {
+            take(first.wrapping_add_signed(i * self.step(stride)), self.elem);
+        }
     }
 
     /// Copies the elements in order.

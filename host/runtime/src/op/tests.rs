@@ -1,7 +1,10 @@
 //! The parts of the operations that need no world, against independent models on random data.
 
+use super::movement::Movement;
+use super::signal::SignalOp;
 use super::strided::Strides;
 use super::waitset::{comparison, Expected, Integer, WaitSet};
+use super::Op;
 use crate::word::{copy_word, Update, Word};
 use proptest::prelude::*;
 use rushmem_abi::c::*;
@@ -158,6 +161,47 @@ proptest! {
     }
 
     #[test]
+    fn a_movement_says_what_it_reads_and_writes(
+        n in 0usize..9,
+        dst_stride in 1usize..5,
+        src_stride in 1usize..5,
+        elem in 1usize..20,
+        dst in 0usize..1000,
+        src in 0usize..1000,
+    ) {
+        let read = |movement: Movement, first| {
+            let mut found = vec![];
+            movement.each_read(first, |at, bytes| found.push((at, bytes)));
+            found
+        };
+        let written = |movement: Movement, first| {
+            let mut found = vec![];
+            movement.each_written(first, |at, bytes| found.push((at, bytes)));
+            found
+        };
+        let model = |first: usize, step: usize| (0..n).map(|i| (first + i * step, elem)).collect::<Vec<_>>();
+        let strides = Strides { dst_stride: dst_stride as isize, src_stride: src_stride as isize, elem, n };
+        let elements = Movement::elements(dst, src, strides);
+        // A put reads on this PE, a get on the other one.
+        for (first_read, first_written) in [(src, dst), (dst, src)] {
+            let from = model(first_read, src_stride * elem);
+            let to = model(first_written, dst_stride * elem);
+            prop_assert_eq!(elements.size(), n * elem);
+            prop_assert_eq!(elements.is_empty(), n == 0);
+            let end = |ranges: &[(usize, usize)], first| ranges.last().map_or(0, |(at, bytes)| at + bytes - first);
+            prop_assert_eq!(elements.source_extent(), end(&from, first_read));
+            prop_assert_eq!(elements.destination_extent(), end(&to, first_written));
+            prop_assert_eq!(read(elements, first_read), from);
+            prop_assert_eq!(written(elements, first_written), to);
+        }
+        let bytes = Movement::bytes(dst, src, n * elem);
+        prop_assert_eq!((bytes.size(), bytes.is_empty()), (n * elem, n == 0));
+        prop_assert_eq!((bytes.source_extent(), bytes.destination_extent()), (n * elem, n * elem));
+        prop_assert_eq!(read(bytes, src), vec![(src, n * elem)]);
+        prop_assert_eq!(written(bytes, dst), vec![(dst, n * elem)]);
+    }
+
+    #[test]
     fn updates_wrap_and_return_the_old_value(old in bits(), value in bits(), compare in bits(), swap_hits in any::<bool>()) {
         fn check<W: Word + PartialEq + std::fmt::Debug>(old: u64, value: u64, compare: u64) -> Result<(), TestCaseError> {
             let mask = W::from_bits(u64::MAX).bits();
@@ -187,6 +231,17 @@ proptest! {
         check::<u32>(old, value, compare)?;
         check::<u64>(old, value, compare)?;
     }
+}
+
+#[test]
+fn operations_have_the_names_of_the_abi() {
+    let bytes = Movement::bytes(0, 0, 8);
+    let elements = Movement::elements(0, 0, Strides { dst_stride: 1, src_stride: 1, elem: 8, n: 1 });
+    let names = |moved| {
+        [Op::Put(moved), Op::Get(moved), Op::put_signal(moved, 0, SignalOp::Set(1))].map(|op| op.name())
+    };
+    assert_eq!(names(bytes), ["put", "get", "put_signal"]);
+    assert_eq!(names(elements), ["iput", "iget", "iput_signal"]);
 }
 
 #[test]

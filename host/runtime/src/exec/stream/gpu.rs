@@ -15,6 +15,7 @@ use crate::gpu::memop::MemOp;
 use crate::gpu::stream::Stream;
 use crate::net::engine::{Done, Engine};
 use crate::net::{Far, Lane};
+use crate::op::movement::Movement;
 use crate::op::rma::Contiguous;
 use crate::op::strided::{Elements, Strides};
 use crate::op::{Local, Op};
@@ -73,43 +74,23 @@ impl Executor for GpuStream<'_> {
         // SAFETY: the check vouches for the other PE's side of each operation, the caller for this one's.
         unsafe {
             match op {
-                // What is symmetric is GPU memory here.
-                Op::Put(t) if t.local.symmetric => stream.copy_on_gpus(t.remote, t.local.at, t.bytes)?,
-                Op::Put(t) => self.put(t)?,
-                Op::Get(t) if t.local.symmetric => stream.copy_on_gpus(t.local.at, t.remote, t.bytes)?,
-                Op::Get(t) => {
-                    let (to, from) = (packed(t.local.at, t.bytes), packed(t.remote, t.bytes));
-                    self.copy(Direction::OutOfGpu, t.local, to, from, t.bytes, 1)?;
-                }
+                Op::Put(data) => self.transfer(Direction::IntoGpu, data)?,
+                Op::Get(data) => self.transfer(Direction::OutOfGpu, data)?,
                 Op::P { at, bits, bytes } => {
                     match MemOp::store(at, bits, bytes).filter(|_| stream.cuda().facts().stream_words) {
                         Some(op) => stream.words(&[op])?,
                         None => stream.set(at, bits, bytes)?,
                     }
                 }
-                Op::Iput(s) => self.iput(s)?,
-                Op::Iget(s) => match self.reach_elements(s.local, &s.strides) {
-                    Some(dst) => service.copy_strided(stream, dst, s.remote, &s.strides)?,
-                    None => {
-                        let (to, from) = rows(s.local.at, s.remote, &s.strides);
-                        self.copy(Direction::OutOfGpu, s.local, to, from, s.strides.elem, s.strides.n)?;
-                    }
-                },
                 Op::Signal(s) => signal_on(service, stream, s.at, s.op)?,
-                Op::PutSignal(t, s) => {
-                    let small = t.bytes <= ONE_LAUNCH && service.works();
-                    if let Some(src) = small.then(|| self.reach(t.local)).flatten() {
-                        service.put_signal(stream, t.remote, src, t.bytes, &s)?;
-                    } else {
-                        self.put(t)?;
+                Op::PutSignal(data, s) => match self.one_launch(data) {
+                    Some((t, src)) => service.put_signal(stream, t.remote, src, t.bytes, &s)?,
+                    // The stream keeps them in order, and the signal releases what was before it.
+                    None => {
+                        self.transfer(Direction::IntoGpu, data)?;
                         signal_on(service, stream, s.at, s.op)?;
                     }
-                }
-                // Two launches: the stream keeps them in order, and the signal releases what was before it.
-                Op::IputSignal(t, s) => {
-                    self.iput(t)?;
-                    signal_on(service, stream, s.at, s.op)?;
-                }
+                },
                 // They give a value, which nobody would wait for here.
                 Op::G { .. } | Op::Atomic(_) => {
                     return Err(err!(UNSUPPORTED, "{} has no form on a stream", op.name()))
@@ -139,32 +120,49 @@ impl GpuStream<'_> {
         self.reach(local)
     }
 
-    /// A strided put: by a kernel where `reach_elements` says so, else by a copy engine.
-    ///
-    /// # Safety
-    /// Every element of both sides is valid until it is done.
-    unsafe fn iput(&self, put: Elements) -> Result<()> {
-        let Elements { remote, local, strides } = put;
-        // SAFETY: the caller vouches for both sides.
-        unsafe {
-            match self.reach_elements(local, &strides) {
-                Some(src) => self.engine.service().copy_strided(self.stream, remote, src, &strides),
-                None => {
-                    let (to, from) = rows(remote, local.at, &strides);
-                    self.copy(Direction::IntoGpu, local, to, from, strides.elem, strides.n)
-                }
+    /// What one launch puts and signals, and where it finds the source.
+    fn one_launch(&self, data: Movement) -> Option<(Contiguous, usize)> {
+        match data {
+            Movement::Bytes(t) if t.bytes <= ONE_LAUNCH && self.engine.service().works() => {
+                Some((t, self.reach(t.local)?))
             }
+            _ => None,
         }
     }
 
-    /// A put of bytes by a copy engine.
+    /// Copies between symmetric memory and the caller's: bytes by a copy engine; elements by a kernel where
+    /// `reach_elements` says so, else by a copy engine.
     ///
     /// # Safety
     /// Both sides are valid until it is done.
-    unsafe fn put(&self, put: Contiguous) -> Result<()> {
-        let (to, from) = (packed(put.remote, put.bytes), packed(put.local.at, put.bytes));
+    unsafe fn transfer(&self, direction: Direction, data: Movement) -> Result<()> {
+        let (remote, local) = (data.remote(), data.local());
+        let ends = |mine| match direction {
+            Direction::IntoGpu => (remote, mine),
+            Direction::OutOfGpu => (mine, remote),
+        };
+        let (dst, src) = ends(local.at);
         // SAFETY: the caller vouches for both sides.
-        unsafe { self.copy(Direction::IntoGpu, put.local, to, from, put.bytes, 1) }
+        unsafe {
+            match data {
+                // What is symmetric is GPU memory here.
+                Movement::Bytes(t) if local.symmetric => self.stream.copy_on_gpus(dst, src, t.bytes),
+                Movement::Bytes(t) => {
+                    let (to, from) = (packed(dst, t.bytes), packed(src, t.bytes));
+                    self.copy(direction, local, to, from, t.bytes, 1)
+                }
+                Movement::Elements(Elements { strides, .. }) => match self.reach_elements(local, &strides) {
+                    Some(mine) => {
+                        let (dst, src) = ends(mine);
+                        self.engine.service().copy_strided(self.stream, dst, src, &strides)
+                    }
+                    None => {
+                        let (to, from) = rows(dst, src, &strides);
+                        self.copy(direction, local, to, from, strides.elem, strides.n)
+                    }
+                },
+            }
+        }
     }
 
     /// A copy of elements by a copy engine, through a pinned buffer where the caller's side is pageable

@@ -6,6 +6,7 @@ use crate::error::Result;
 use crate::exec::stream::StreamOrder;
 use crate::exec::{self, Form};
 use crate::op::atomic::AtomicOp;
+use crate::op::movement::Movement;
 use crate::op::signal::SignalOp;
 use crate::op::strided::Strides;
 use crate::op::wait::Wait;
@@ -72,7 +73,10 @@ pub(super) unsafe fn put_signal(
     pe: i32,
 ) -> Result<()> {
     // SAFETY: the caller vouches for the source.
-    unsafe { exec::run(w, Op::put_signal(dst, src as usize, bytes, sig, op), pe, Form::Blocking) }.map(drop)
+    unsafe {
+        exec::run(w, Op::put_signal(Movement::bytes(dst, src as usize, bytes), sig, op), pe, Form::Blocking)
+    }
+    .map(drop)
 }
 
 pub(super) fn signal_wait_until(w: &World, sig: usize, cmp: i32, value: u64) -> Result<u64> {
@@ -169,7 +173,7 @@ pub(super) mod on_stream {
         on: *mut c_void,
     ) -> Result<()> {
         // SAFETY: the caller vouches for the source and the stream.
-        unsafe { exec::on_stream(w, Op::put_signal(dst, src, bytes, sig, op), pe, on) }
+        unsafe { exec::on_stream(w, Op::put_signal(Movement::bytes(dst, src, bytes), sig, op), pe, on) }
     }
 
     pub(crate) unsafe fn signal_wait_until(

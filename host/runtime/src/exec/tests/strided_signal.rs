@@ -7,6 +7,7 @@ use super::job::{alloc, barrier, job};
 use crate::error::code;
 use crate::exec::{self, Form};
 use crate::fake::rounds;
+use crate::op::movement::Movement;
 use crate::op::signal::SignalOp;
 use crate::op::strided::Strides;
 use crate::op::Op;
@@ -37,7 +38,7 @@ fn columns_of_all_pes_are_there_when_the_sum_of_their_signals_is() {
             let on_stream = round % 2 == 1;
             for pe in 0..n as i32 {
                 let to = table + me as usize * elem;
-                let op = Op::iput_signal(to, mine.as_ptr() as usize, strides, sig, add);
+                let op = Op::put_signal(Movement::elements(to, mine.as_ptr() as usize, strides), sig, add);
                 // SAFETY: the column holds the elements at their stride, and lives until the barrier.
                 unsafe {
                     // One-sided copies on their way do not let the signal overtake the elements.
@@ -77,7 +78,7 @@ fn a_refused_one_writes_neither_elements_nor_signal() {
         let private = [7u8; 256];
         let put = |dst, src, dst_stride, n, sig, pe| {
             let strides = Strides { dst_stride, src_stride: 1, elem: 8, n };
-            let op = Op::iput_signal(dst, src, strides, sig, SignalOp::Set(9));
+            let op = Op::put_signal(Movement::elements(dst, src, strides), sig, SignalOp::Set(9));
             // SAFETY: what is not private memory of that length is refused.
             unsafe {
                 let now = exec::run(w, op, pe, Form::Blocking).map(drop);
