@@ -1,10 +1,10 @@
-//! Primary contexts, kept as long as the process lives: the first world on a GPU retains its context once more
-//! than it releases it, as CUDA's runtime and PyTorch do.
+//! Primary contexts, kept as long as the process lives: the first world on a GPU retains its context once
+//! more than it releases it, as CUDA's runtime and PyTorch do.
 //!
-//! A context that is destroyed takes with it what a thread of the driver (`cuda-EvtHandlr`) may just be looking
-//! at: a process whose PEs were threads was seen to die there (docs/gpu-findings.md). And the next world of the
-//! process finds its context made. A context that is lost (a kernel trapped, say) is let go, so that a world
-//! after it has a fresh one.
+//! A context that is destroyed takes with it what a thread of the driver (`cuda-EvtHandlr`) may just be
+//! looking at: a process whose PEs were threads was seen to die there (docs/gpu-findings.md). And the next
+//! world of the process finds its context made. A context that is lost (a kernel trapped, say) is let go, so
+//! that a world after it has a fresh one.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -41,7 +41,7 @@ pub(super) fn release(device: CUdevice, lost: bool) {
 
 fn retain_once(device: CUdevice) -> Result<CUcontext> {
     let mut context = std::ptr::null_mut();
-    // SAFETY: a device of the driver's; writes its context. Whoever calls this releases it, or keeps it.
+    // SAFETY: a device of the driver's; writes its context. The caller releases it, or keeps it.
     unsafe { cu!(cuDevicePrimaryCtxRetain(&mut context, device)) }?;
     Ok(context)
 }
