@@ -128,6 +128,7 @@ impl<H: Home> Elsewhere<'_, H> {
         if op.is_nothing() {
             return Ok(0);
         }
+        let op = op.simplified();
         let _span = home.trace().map(|trace| traced::span(home, trace, &op, way, pe, form));
         if let Some(check) = home.check() {
             checked::note(check, &op, way, pe, form);

@@ -135,7 +135,7 @@ impl Op {
             Op::PutSignal(put, signal) => {
                 let (signal, way) = signal.check(on, pe)?;
                 let (put, _) = put.check_put(on, pe)?;
-                (if put.is_empty() { Op::Signal(signal) } else { Op::PutSignal(put, signal) }, way)
+                (Op::PutSignal(put, signal), way)
             }
         };
         Ok(Checked { op, way })
@@ -153,12 +153,21 @@ impl Op {
         }
     }
 
+    /// The same as what it comes to: a put with a signal that has nothing to move is a signal. Host memory is
+    /// reached without it, so that a caller's operation stays a constant there.
+    pub(crate) fn simplified(self) -> Op {
+        match self {
+            Op::PutSignal(put, signal) if put.is_empty() => Op::Signal(signal),
+            op => op,
+        }
+    }
+
     /// Whether nothing is to be done.
     #[inline]
     pub(crate) fn is_nothing(&self) -> bool {
         match self {
             Op::Put(moved) | Op::Get(moved) => moved.is_empty(),
-            // A put with a signal that has nothing to move is a signal by itself.
+            // A put with a signal that has nothing to move still signals.
             Op::P { .. } | Op::G { .. } | Op::Atomic(_) | Op::Signal(_) | Op::PutSignal(..) => false,
         }
     }

@@ -242,6 +242,8 @@ fn operations_have_the_names_of_the_abi() {
     };
     assert_eq!(names(bytes), ["put", "get", "put_signal"]);
     assert_eq!(names(elements), ["iput", "iget", "iput_signal"]);
+    let signalled = |bytes| Op::put_signal(Movement::bytes(0, 0, bytes), 0, SignalOp::Set(1)).simplified();
+    assert_eq!([0, 1].map(|bytes| signalled(bytes).name()), ["signal_op", "put_signal"], "without data");
 }
 
 #[test]

@@ -110,6 +110,7 @@ pub(crate) unsafe fn on_stream(w: &impl Home, op: Op, pe: i32, raw: *mut c_void)
         // SAFETY: the caller vouches for the stream.
         return unsafe { w.kernels().on(raw) }.map(drop);
     }
+    op = op.simplified();
     if w.engine().is_some() {
         // Registered memory of a GPU is not mapped at its alias.
         op.find_local(|at, bytes| w.own(at, bytes).ok());
