@@ -1,10 +1,9 @@
 //! Primary contexts, kept as long as the process lives: the first world on a GPU retains its context once
 //! more than it releases it, as CUDA's runtime and PyTorch do.
 //!
-//! A context that is destroyed takes with it what a thread of the driver (`cuda-EvtHandlr`) may just be
-//! looking at: a process whose PEs were threads was seen to die there (docs/gpu-findings.md). And the next
-//! world of the process finds its context made. A context that is lost (a kernel trapped, say) is let go, so
-//! that a world after it has a fresh one.
+//! The next world of a process then finds its context made, and no context is destroyed while other PEs of
+//! the process go on: one died in a thread of the driver (docs/gpu-findings.md), perhaps of that. A context
+//! that is lost (a kernel trapped, say) is let go, so that a world after it has a fresh one.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -18,22 +17,24 @@ static KEPT: Mutex<Vec<CUdevice>> = Mutex::new(Vec::new());
 
 /// The primary context of a GPU, retained once for the caller.
 pub(super) fn retain(device: CUdevice) -> Result<CUcontext> {
-    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    // Outside of the lock: it may take a second, and PEs of one process make contexts side by side.
     let context = retain_once(device)?;
-    if !kept.contains(&device) {
-        // What fails here failed above already; without it the context goes with the caller's.
-        if retain_once(device).is_ok() {
-            kept.push(device);
-        }
+    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    // Should this fail where that did not, the context goes with the caller's.
+    if !kept.contains(&device) && retain_once(device).is_ok() {
+        kept.push(device);
     }
     Ok(context)
 }
 
 /// Gives back what `retain` gave. `lost`: no further call on the context can succeed.
 pub(super) fn release(device: CUdevice, lost: bool) {
-    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
-    if lost && kept.contains(&device) {
-        kept.retain(|it| *it != device);
+    let let_go = lost && {
+        let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = kept.iter().position(|it| *it == device);
+        place.map(|i| kept.swap_remove(i)).is_some()
+    };
+    if let_go {
         release_once(device);
     }
     release_once(device);
