@@ -84,10 +84,10 @@ fn put_elements(
     each(s, s.remote, to, |at, bytes| notes.writes(there(at), bytes, delivered));
 }
 
-/// The elements of one side.
+/// What the elements of one side are.
 fn each(s: &Elements, first: usize, stride: isize, mut take: impl FnMut(usize, usize)) {
-    for i in 0..s.strides.n as isize {
-        take(first.wrapping_add_signed(i * stride * s.strides.elem as isize), s.strides.elem);
+    for (offset, bytes) in s.strides.parts(stride) {
+        take(first + offset, bytes);
     }
 }
 

@@ -80,6 +80,15 @@ impl Elements {
 }
 
 impl Strides {
+    /// What is touched at a side with this stride, which passed [`Strides::extent`]: offset and length in
+    /// bytes of each element, or of all of them where they lie side by side.
+    pub(crate) fn parts(&self, stride: isize) -> impl Iterator<Item = (usize, usize)> {
+        let (count, bytes) =
+            if stride == 1 { (self.n.min(1), self.n * self.elem) } else { (self.n, self.elem) };
+        let step = self.step(stride) as usize;
+        (0..count).map(move |i| (i * step, bytes))
+    }
+
     /// Bytes from the first byte touched to the last one, at a side with this stride.
     pub(crate) fn extent(&self, side: &str, stride: isize) -> Result<usize> {
         if self.elem == 0 {
