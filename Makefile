@@ -35,12 +35,12 @@ attack: ## what strangers, other users, kills and random calls do, at length (40
 	@scripts/attack
 
 .PHONY: soak
-soak: ## fuzz targets, random programs against the promised order, long attacks (hours)
+soak: ## fuzz targets, random programs against the promised order, make check-sweep, long attacks (hours)
 	@scripts/setup test
 	@scripts/soak
 
 .PHONY: check-sweep
-check-sweep: ## tests of kernels and examples under RUSHMEM_CHECK, which may report nothing (an hour)
+check-sweep: ## tests of kernels, examples and Python under RUSHMEM_CHECK, which may report nothing (an hour)
 	@scripts/check-sweep
 
 .PHONY: test-all

@@ -50,7 +50,7 @@ impl<'w> Memory<'w> {
 /// Programs of the host: a name, what is asked of the report, and the program, with its mistake or without.
 type HostProgram = (&'static str, [&'static str; 2], fn(&Memory<'_>, &Module<'_>, bool));
 
-const HOST: [HostProgram; 17] = [
+const HOST: [HostProgram; 19] = [
     ("host_writes_under_kernel", ["// reads", "host, put"], |m, module, bad| {
         let stream = m.world.default_stream();
         m.start(&module.kernel("reads").unwrap(), &stream);
@@ -243,6 +243,22 @@ const HOST: [HostProgram; 17] = [
             m.world.barrier_all().unwrap();
         }
         m.data.put(&[1; 64], m.world.right()).unwrap();
+    }),
+    // What lies between the places of a collective is not the call's.
+    ("put_on_places_of_alltoalls", ["stream, p", "the destination"], |m, _, bad| {
+        if m.world.my_pe().index() == 0 {
+            m.data.p_on(if bad { 2 } else { 3 }, 1, m.world.right(), &m.world.default_stream()).unwrap();
+        }
+        m.world.team().alltoalls(&m.data, &m.src, 2, 1, 4).unwrap();
+    }),
+    // By another operation: a pair of places is reported once, and a stream's have no lines.
+    ("put_on_places_of_alltoallv", ["stream, put", "the destination"], |m, _, bad| {
+        if m.world.my_pe().index() == 0 {
+            let at = if bad { 10 } else { 5 };
+            let (to, from) = (m.data.slice(at..at + 2).unwrap(), m.src.slice(0..2).unwrap());
+            to.put_from_on(&from, m.world.right(), &m.world.default_stream()).unwrap();
+        }
+        m.world.team().alltoallv(&m.data, &[0, 8], &m.src, &[0, 4], &[4; 2]).unwrap();
     }),
 ];
 

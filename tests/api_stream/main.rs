@@ -318,6 +318,8 @@ fn barriers_on_streams_meet_those_of_kernels() {
             if round % 5 == 0 {
                 stream.synchronize().unwrap();
                 assert!(counts.to_vec().unwrap().iter().all(|count| *count >= round));
+                // The others' streams put the next round's words once all have read these.
+                world.barrier_all().unwrap();
             }
         }
         stream.synchronize().unwrap();

@@ -82,7 +82,7 @@ fn meet(barrier: i32) {
         for scope in [THREAD, WARP, BLOCK, 3] {
             let threads = BLOCK_SIZES[rng.below(3)];
             let entered = world.alloc::<u64>(n).unwrap();
-            let data = world.alloc::<u64>(n * threads as usize).unwrap();
+            let data = world.alloc::<u64>(2 * n * threads as usize).unwrap();
             let syncs = Syncs { scope, barrier, rounds: rounds(100) as i32, seed: rng.next() };
             let args = (&bench.report, &entered, &data, ByValue(syncs));
             bench.run("sync_rounds", Launch::new(1, threads), args);
@@ -120,7 +120,7 @@ fn more_pes_than_threads_meet_in_a_sync() {
     api_common::both(11, |world, rng| {
         let bench = Bench::new(world, SYNC);
         for scope in SCOPES {
-            let (entered, data) = (world.alloc::<u64>(11).unwrap(), world.alloc::<u64>(33).unwrap());
+            let (entered, data) = (world.alloc::<u64>(11).unwrap(), world.alloc::<u64>(66).unwrap());
             let syncs = Syncs { scope, barrier: 1, rounds: rounds(30) as i32, seed: rng.next() };
             let args = (&bench.report, &entered, &data, ByValue(syncs));
             bench.run("sync_rounds", Launch::new(1, 3), args);
@@ -133,7 +133,7 @@ fn syncs_go_on_from_launch_to_launch_and_source_to_source() {
     at_all_counts(|world, rng| {
         let (first, second) = (Bench::new(world, SYNC), Bench::new(world, SIGNALS));
         let n = world.n_pes() as usize;
-        let (entered, data) = (world.alloc::<u64>(n).unwrap(), world.alloc::<u64>(n * 5).unwrap());
+        let (entered, data) = (world.alloc::<u64>(n).unwrap(), world.alloc::<u64>(2 * n * 5).unwrap());
         let signal = world.signal().unwrap();
         for _ in 0..rounds(10) {
             entered.fill(0).unwrap();

@@ -52,7 +52,7 @@ fn everything(world: &World, rng: &mut Rng) {
     }
     let sync = Bench::new(world, SYNC);
     for scope in SCOPES {
-        let (entered, data) = (world.alloc::<u64>(n).unwrap(), world.alloc::<u64>(n * 64).unwrap());
+        let (entered, data) = (world.alloc::<u64>(n).unwrap(), world.alloc::<u64>(2 * n * 64).unwrap());
         let syncs = Syncs { scope, barrier: 1, rounds: 1000, seed: rng.next() };
         let args = (&sync.report, &entered, &data, ByValue(syncs));
         sync.run("sync_rounds", Launch::new(1, 64), args);

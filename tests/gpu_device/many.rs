@@ -22,7 +22,7 @@ fn meet(world: &World, laps: i32, meetings: i32, exchanges: i32, rng: &mut Rng) 
     let threads = 64;
     for scope in [THREAD, WARP, BLOCK] {
         let entered = world.alloc::<u64>(n).unwrap();
-        let data = world.alloc::<u64>(n * threads as usize).unwrap();
+        let data = world.alloc::<u64>(2 * n * threads as usize).unwrap();
         let syncs = Syncs { scope, barrier: 1, rounds: meetings, seed: rng.next() };
         let args = (&sync.report, &entered, &data, ByValue(syncs));
         sync.run("sync_rounds", Launch::new(1, threads), args);

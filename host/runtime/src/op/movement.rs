@@ -155,18 +155,22 @@ impl Movement {
     }
 
     /// Hands the ranges that are read to `take`, where the source begins at `first`.
-    pub(crate) fn each_read(&self, first: usize, take: impl FnMut(usize, usize)) {
+    pub(crate) fn each_read(&self, first: usize, mut take: impl FnMut(usize, usize)) {
         match self {
-            Movement::Bytes(bytes) => once(first, bytes.bytes, take),
-            Movement::Elements(Elements { strides, .. }) => strides.places(first, strides.src_stride, take),
+            Movement::Bytes(bytes) => take(first, bytes.bytes),
+            Movement::Elements(Elements { strides, .. }) => {
+                strides.parts(strides.src_stride).for_each(|(offset, bytes)| take(first + offset, bytes));
+            }
         }
     }
 
     /// The same of those that are written, where the destination begins at `first`.
-    pub(crate) fn each_written(&self, first: usize, take: impl FnMut(usize, usize)) {
+    pub(crate) fn each_written(&self, first: usize, mut take: impl FnMut(usize, usize)) {
         match self {
-            Movement::Bytes(bytes) => once(first, bytes.bytes, take),
-            Movement::Elements(Elements { strides, .. }) => strides.places(first, strides.dst_stride, take),
+            Movement::Bytes(bytes) => take(first, bytes.bytes),
+            Movement::Elements(Elements { strides, .. }) => {
+                strides.parts(strides.dst_stride).for_each(|(offset, bytes)| take(first + offset, bytes));
+            }
         }
     }
 
@@ -189,8 +193,4 @@ impl Movement {
             },
         }
     }
-}
-
-fn once(first: usize, bytes: usize, mut take: impl FnMut(usize, usize)) {
-    take(first, bytes);
 }

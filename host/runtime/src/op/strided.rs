@@ -58,6 +58,15 @@ impl Elements {
 }
 
 impl Strides {
+    /// What is touched at a side with this stride, which passed [`Strides::extent`]: offset and length in
+    /// bytes of each element, or of all of them where they lie side by side.
+    pub(crate) fn parts(&self, stride: isize) -> impl Iterator<Item = (usize, usize)> {
+        let (count, bytes) =
+            if stride == 1 { (self.n.min(1), self.n * self.elem) } else { (self.n, self.elem) };
+        let step = self.step(stride) as usize;
+        (0..count).map(move |i| (i * step, bytes))
+    }
+
     /// Bytes from the first byte touched to the last one, at a side with this stride.
     pub(crate) fn extent(&self, side: &str, stride: isize) -> Result<usize> {
         if self.elem == 0 {
@@ -89,14 +98,6 @@ impl Strides {
     /// [`Strides::extent`]; that of a single element is not used, whatever it is.
     pub(crate) fn step(&self, stride: isize) -> isize {
         stride.wrapping_mul(self.elem as isize)
-    }
-
-    /// Hands address and length of every element to `take`, at a side that begins at `first`, with this
-    /// stride.
-    pub(super) fn places(&self, first: usize, stride: isize, mut take: impl FnMut(usize, usize)) {
-        for i in 0..self.n as isize {
-            take(first.wrapping_add_signed(i * self.step(stride)), self.elem);
-        }
     }
 
     /// Copies the elements in order.

@@ -179,7 +179,11 @@ proptest! {
             movement.each_written(first, |at, bytes| found.push((at, bytes)));
             found
         };
-        let model = |first: usize, step: usize| (0..n).map(|i| (first + i * step, elem)).collect::<Vec<_>>();
+        // Elements side by side are one range.
+        let model = |first: usize, step: usize| -> Vec<_> {
+            let (ranges, bytes) = if step == elem { (n.min(1), n * elem) } else { (n, elem) };
+            (0..ranges).map(|i| (first + i * step, bytes)).collect()
+        };
         let strides = Strides { dst_stride: dst_stride as isize, src_stride: src_stride as isize, elem, n };
         let elements = Movement::elements(dst, src, strides);
         // A put reads on this PE, a get on the other one.

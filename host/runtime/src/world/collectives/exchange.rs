@@ -120,7 +120,8 @@ impl World {
         let arguments = || {
             let all = Strides { dst_stride, src_stride, elem, n: whole(count, n)? };
             let (there, here) = (all.extent("destination", dst_stride)?, all.extent("source", src_stride)?);
-            let (to, from) = (self.area("the destination", dst, there)?, self.area("the source", src, here)?);
+            let to = self.area_of_parts("the destination", dst, there, || all.parts(dst_stride))?;
+            let from = self.area_of_parts("the source", src, here, || all.parts(src_stride))?;
             check_overlap((dst, there), (src, here), || false)?;
             let size = count as u64 * elem as u64;
             if elem as u64 > super::COMPARED {
@@ -298,7 +299,9 @@ impl World {
                     "the blocks of the source are more than an address space"
                 ));
             };
-            Ok((blocks, self.area("the source", src, end)?, all, end))
+            let parts = || places(blocks.src_at, blocks.bytes);
+            let from = self.area_of_parts("the source", src, end, parts)?;
+            Ok((blocks, from, all, end))
         });
         let words = source.as_ref().map_err(Clone::clone).map(|(blocks, _, all, _)| {
             [blocks.bytes.iter().copied().max().unwrap_or(0) as u64, 0, *all as u64, 0]
@@ -390,7 +393,9 @@ impl World {
     fn check_places(&self, dst: usize, blocks: &Blocks<'_>, received: &[usize]) -> Result<Area> {
         let end = end_of(blocks.dst_at, received);
         match end {
-            Some(end) if end <= blocks.room => self.area("the destination", dst, end),
+            Some(end) if end <= blocks.room => {
+                self.area_of_parts("the destination", dst, end, || places(blocks.dst_at, received))
+            }
             _ => Err(err!(
                 OUT_OF_BOUNDS,
                 "what comes ends {} bytes behind the start of the destination, which has {}",
@@ -399,6 +404,11 @@ impl World {
             )),
         }
     }
+}
+
+/// The blocks as offsets and lengths.
+fn places<'a>(at: &'a [usize], bytes: &'a [usize]) -> impl Iterator<Item = (usize, usize)> + 'a {
+    at.iter().copied().zip(bytes.iter().copied())
 }
 
 /// Where the last of the blocks ends that are not empty.

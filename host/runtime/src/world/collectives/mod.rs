@@ -89,13 +89,25 @@ struct Session<'a> {
 impl World {
     /// An array that a caller has given: symmetric, or any memory of this PE's.
     fn area(&self, what: &'static str, at: usize, bytes: usize) -> Result<Area> {
+        self.area_of_parts(what, at, bytes, || [(0, bytes)])
+    }
+
+    /// The same of an array of which only some parts, as offset and length in bytes, are the call's: what
+    /// lies between them is neither read nor written, and others may put there meanwhile.
+    fn area_of_parts<P: IntoIterator<Item = (usize, usize)>>(
+        &self,
+        what: &'static str,
+        at: usize,
+        bytes: usize,
+        parts: impl FnOnce() -> P,
+    ) -> Result<Area> {
         if bytes == 0 {
             return Ok(Area { at, offset: PRIVATE });
         }
         check_private(what, at, bytes)?;
         match self.symmetric.find_any(at, bytes).map_err(|e| e.context(what))? {
             Some(own) => {
-                self.note_area(what, own, bytes);
+                self.note_parts(what, own, parts);
                 Ok(Area { at: own, offset: (own - self.symmetric.base()) as u64 })
             }
             // In symmetric memory, but not in what lives there.
@@ -109,11 +121,20 @@ impl World {
 
     /// What a checked run notes of an array, before the call's first round: all that its members do to it is
     /// between the first round and the last.
-    fn note_area(&self, what: &'static str, at: usize, bytes: usize) {
+    fn note_parts<P: IntoIterator<Item = (usize, usize)>>(
+        &self,
+        what: &'static str,
+        at: usize,
+        parts: impl FnOnce() -> P,
+    ) {
         let Some(check) = &self.check else { return };
-        check.note(what, |notes| match what {
-            "the source" => notes.reads(Place::At(at), bytes, When::Now),
-            _ => notes.writes(Place::At(at), bytes, When::Now),
+        check.note(what, |notes| {
+            for (offset, bytes) in parts().into_iter().filter(|(_, bytes)| *bytes > 0) {
+                match what {
+                    "the source" => notes.reads(Place::At(at + offset), bytes, When::Now),
+                    _ => notes.writes(Place::At(at + offset), bytes, When::Now),
+                }
+            }
         });
     }
 
