@@ -167,6 +167,7 @@ PERF = {
     "report": {"args", "environment", "job", "stats", "text"},
     "table": {"report", "text"},
     "plot": {"environment", "job", "report", "text"},
+    "plot_record": {"args", "environment", "job", "plot", "report", "stats"},
     "lines": {"job"},
     "summary": {"args", "job", "report", "stats", "text"},
     "peer": {"job", "report", "summary"},

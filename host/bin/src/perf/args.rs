@@ -375,6 +375,20 @@ pub(crate) struct StartupPeArgs {
 }
 
 #[derive(Args, Debug, Clone)]
+pub(crate) struct PlotArgs {
+    /// A file that `--json` has written.
+    pub(crate) record: PathBuf,
+    /// The file for the plot, an SVG.
+    pub(crate) plot: PathBuf,
+    /// Draws this operation alone, by its name in the record; again for each further one.
+    #[arg(long, value_name = "OPERATION")]
+    pub(crate) only: Vec<String>,
+    /// Draws these scopes alone: `thread`, `warp`, `block`, `stream`, `graph`.
+    #[arg(long, value_delimiter = ',')]
+    pub(crate) scope: Vec<String>,
+}
+
+#[derive(Args, Debug, Clone)]
 pub(crate) struct SummaryArgs {
     /// Files that `--json` has written.
     #[arg(required = true)]

@@ -65,6 +65,8 @@ pub(crate) enum Command {
     /// Prints records (JSON) in short, as CSV: a line for each figure, of a curve its ends and its middle.
     /// What git keeps.
     Summary(SummaryArgs),
+    /// Draws a record (JSON), or some operations of it, as `--plot` draws what was measured.
+    Plot(PlotArgs),
     /// One PE of the start-up measure of `host`: starts, says when it was ready, ends.
     #[command(hide = true)]
     Ready,

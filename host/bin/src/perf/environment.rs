@@ -5,10 +5,10 @@ use std::fmt;
 use std::path::Path;
 use std::process::Command;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The machine, the time and the code.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Environment {
     /// UTC, to the second.
     pub(crate) date: String,
@@ -24,12 +24,12 @@ pub(crate) struct Environment {
     /// One-minute load average at the start: how busy the machine was with other things.
     pub(crate) load: f64,
     /// `release` or `debug`.
-    pub(crate) build: &'static str,
+    pub(crate) build: String,
     /// The GPUs that this process sees; empty where nobody looked.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) gpus: Vec<String>,
     /// Of NVIDIA's kernel driver, where there is one.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) driver: Option<String>,
     /// Arguments of this program, files without their folders.
     pub(crate) command: String,
@@ -50,7 +50,7 @@ impl Environment {
             cores: std::thread::available_parallelism().map_or(1, usize::from),
             kernel: first_word(file("/proc/sys/kernel/osrelease")).unwrap_or_else(|| "unknown".to_owned()),
             load: first_word(file("/proc/loadavg")).and_then(|word| word.parse().ok()).unwrap_or(f64::NAN),
-            build: if cfg!(debug_assertions) { "debug" } else { "release" },
+            build: if cfg!(debug_assertions) { "debug" } else { "release" }.to_owned(),
             gpus: Vec::new(),
             driver: None,
             command: command(std::env::args().skip(1)),
@@ -77,7 +77,7 @@ impl Environment {
         let mut lines = vec![
             ("date", self.date.clone()),
             ("commit", of(&self.commit)),
-            ("build", self.build.to_owned()),
+            ("build", self.build.clone()),
             ("cpu", format!("{}, {} cores", self.cpu, self.cores)),
             ("load", format!("{:.2}", self.load)),
             ("kernel", self.kernel.clone()),

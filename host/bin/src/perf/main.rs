@@ -18,6 +18,7 @@ mod mixed;
 mod moe;
 mod peer;
 mod plot;
+mod plot_record;
 mod progress;
 mod report;
 mod shmem;
@@ -52,6 +53,7 @@ fn main() -> ExitCode {
         Command::ShmemPe(args) => shmem::pe::run(&args).map(|()| ExitCode::SUCCESS),
         Command::CollectivePe(args) => host::collective::pe::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Summary(args) => summary::run(&args),
+        Command::Plot(args) => plot_record::run(&args),
         Command::Ready => host::startup::ready().map(|()| ExitCode::SUCCESS),
     };
     outcome.unwrap_or_else(|failure| {

@@ -210,7 +210,7 @@ impl Row {
 }
 
 /// All rows of a run, and where and how it was made.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Report {
     /// Of this layout.
     pub(crate) schema: u32,

@@ -2,8 +2,7 @@
 //! more than it releases it, as CUDA's runtime and PyTorch do.
 //!
 //! The next world of a process then finds its context made, and no context is destroyed while other PEs of
-//! the process go on: one died in a thread of the driver (docs/gpu-findings.md), perhaps of that. A context
-//! that is lost (a kernel trapped, say) is let go, so that a world after it has a fresh one.
+//! the process go on: one died in a thread of the driver (docs/gpu-findings.md), perhaps of that.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -27,17 +26,10 @@ pub(super) fn retain(device: CUdevice) -> Result<CUcontext> {
     Ok(context)
 }
 
-/// Gives back what `retain` gave. `lost`: no further call on the context can succeed.
-pub(super) fn release(device: CUdevice, lost: bool) {
-    let let_go = lost && {
-        let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
-        let place = kept.iter().position(|it| *it == device);
-        place.map(|i| kept.swap_remove(i)).is_some()
-    };
-    if let_go {
-        release_once(device);
-    }
-    release_once(device);
+/// Gives back what `retain` gave.
+pub(super) fn release(device: CUdevice) {
+    // SAFETY: retained by the caller, which has nothing left that was made with it; kept once more here.
+    ignore("cuDevicePrimaryCtxRelease", unsafe { sys::cuDevicePrimaryCtxRelease_v2(device) });
 }
 
 fn retain_once(device: CUdevice) -> Result<CUcontext> {
@@ -45,9 +37,4 @@ fn retain_once(device: CUdevice) -> Result<CUcontext> {
     // SAFETY: a device of the driver's; writes its context. The caller releases it, or keeps it.
     unsafe { cu!(cuDevicePrimaryCtxRetain(&mut context, device)) }?;
     Ok(context)
-}
-
-fn release_once(device: CUdevice) {
-    // SAFETY: retained here before; the caller has nothing left that was made with it.
-    ignore("cuDevicePrimaryCtxRelease", unsafe { sys::cuDevicePrimaryCtxRelease_v2(device) });
 }

@@ -238,7 +238,7 @@ impl Drop for Cuda {
             return;
         }
         // Nothing made with it is left: all of that holds an `Arc` of this.
-        context::release(self.device, self.is_lost());
+        context::release(self.device);
     }
 }
 
