@@ -86,6 +86,25 @@ fn architecture(code: &[u8]) -> u8 {
     code[0x31]
 }
 
+/// A stream's collectives are kernels of the library's.
+#[test]
+fn code_of_collectives_on_streams_is_left_in_the_cache() {
+    let Some(nvrtc) = nvrtc("code_of_collectives_on_streams_is_left_in_the_cache") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    testing::pes(1)
+        .env("RUSHMEM_DEVICE", "cpu")
+        .env("RUSHMEM_CACHE_DIR", folder.path())
+        .env("RUSHMEM_NVRTC", nvrtc)
+        .env("RUSHMEM_COMPILE_FOR", "sm_90")
+        .run(|world| {
+            let stream = world.stream().unwrap();
+            stream.barrier(&world.team()).unwrap();
+            stream.synchronize().unwrap();
+        });
+    let code = cubins(folder.path());
+    assert_eq!(code.iter().map(|code| architecture(code)).collect::<Vec<_>>(), [90]);
+}
+
 #[test]
 fn what_a_gpu_could_not_run_is_told_without_one() {
     let Some(nvrtc) = nvrtc("what_a_gpu_could_not_run_is_told_without_one") else { return };

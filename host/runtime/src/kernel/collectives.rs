@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, Weak};
 use super::launch_name::LaunchName;
 use super::module::{Code, Function};
 use super::streams::On;
-use super::{lock, KernelCore, Kernels, Runner};
+use super::{ahead, lock, KernelCore, Kernels, Runner};
 use crate::error::{err, Result};
 use crate::gpu::compile::Cubin;
 use crate::gpu::launch::Shape;
@@ -131,7 +131,10 @@ impl KernelCore {
     fn load_collective(&self, instance: &str, cubin: Option<&Cubin>) -> Result<CollectiveKernel> {
         self.common.health.check()?;
         let code = match (&self.runner, cubin) {
-            (Runner::Cpu(runner), _) => Code::Cpu(runner.load(NAME, SOURCE, options(instance))?),
+            (Runner::Cpu(runner), _) => {
+                ahead::compile(&self.common, NAME, SOURCE, &options(instance))?;
+                Code::Cpu(runner.load(NAME, SOURCE, options(instance))?)
+            }
             (Runner::Gpu(runner), Some(cubin)) => Code::Gpu(runner.load_cubin(NAME, cubin)?),
             (Runner::Gpu(runner), None) => Code::Gpu(runner.load(NAME, SOURCE, options(instance))?),
         };
