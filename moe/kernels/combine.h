@@ -4,17 +4,21 @@ namespace moe {
 
 /* What the home knows of a rank's sum. */
 struct share {
-  uint32_t unit;                 /* its place among the units of the token's results */
+  uint32_t unit;                 /* its place among the units of the token's results; `own`: none, as this rank adds
+                                    its own experts' results itself */
   uint32_t narrow;               /* of 16-bit numbers; else f32 */
   float weight;                  /* what a row is multiplied by that is as the expert left it */
 };
+constexpr uint32_t own = ~0u;
 
 /* A token, as the lanes of a warp have it while they push a sum, or collect sums. */
 struct summing {
   uint32_t terms;
-  const unsigned char *rows[most_top_k]; /* of a push: results of its experts, in the order of the token's */
+  const unsigned char *rows[most_top_k]; /* results of its experts on this rank, in the order of the token's */
   float weights[most_top_k];
-  share shares[most_top_k];      /* of the home: in the order of ranks; of a push: shares[0] is its own */
+  uint32_t narrow;               /* this rank's sum */
+  uint32_t ranks;
+  share shares[most_top_k];      /* of the home: in the order of ranks; of a push: shares[0] is this rank's */
   unsigned char *to;             /* of a push: where the home has the sum; null where that is far */
 };
 
@@ -110,9 +114,7 @@ template <uint32_t n> __device__ inline void sum_of(const exchange &e, const sum
 }
 
 /* Whether it is a row that goes as the expert left it. */
-__device__ inline bool is_row(const exchange &e, const summing &s) {
-  return s.shares[0].narrow && (MOE_LAYOUT == 1 || !e.rounded);
-}
+__device__ inline bool is_row(const exchange &e, const summing &s) { return s.narrow && (MOE_LAYOUT == 1 || !e.rounded); }
 
 __device__ inline uint64_t word_of(float low, float high) {
   return static_cast<uint64_t>(__float_as_uint(high)) << 32 | __float_as_uint(low);
@@ -130,7 +132,7 @@ __device__ inline void push_packets(const exchange &e, const summing &s, packet 
     }
     four v[1] = {};
     sum_of(e, s, at, fours.end, v);
-    if (s.shares[0].narrow) {
+    if (s.narrow) {
       if (has) rushmem::put_packed(slots + at, narrow_of(v[0]), round, pe);
       continue;
     }
@@ -163,7 +165,7 @@ __device__ inline void store_sum(const exchange &e, const summing &s, unsigned c
 #pragma unroll
       for (uint32_t j = 0; j < sums; ++j) {
         if (at + j * lanes >= fours.end) break;
-        if (s.shares[0].narrow) store8(to + size_t(at + j * lanes) * 8, narrow_of(v[j]));
+        if (s.narrow) store8(to + size_t(at + j * lanes) * 8, narrow_of(v[j]));
         else store16(to + size_t(at + j * lanes) * 16, floats_of(v[j]));
       }
     }
@@ -177,8 +179,23 @@ __device__ __noinline__ void push_far(const exchange &e, const summing &s, unsig
   unsigned char *composed = scratch_of(e);
   store_sum(e, s, composed, {0, e.hidden / 4});
   __syncwarp();
-  const uint32_t quads = e.hidden / (s.shares[0].narrow ? 8 : 4);
+  const uint32_t quads = e.hidden / (s.narrow ? 8 : 4);
   rushmem::put_signal<rushmem::warp>(as_quads(home), as_quads(composed), quads, flag, round, rushmem::signal::set, pe);
+}
+
+/* The terms of a token on this rank. `at`: its number among all that the rank may get; `position`: of each
+ * lane's expert. */
+__device__ inline void keep_rows(const exchange &e, const products &y, const choice &c, size_t at, int32_t position, uint32_t me,
+                                 summing &s) {
+  const uint32_t lane = lane_of(), ours = __ballot_sync(all_lanes, c.rank == me);
+  if (c.rank == me) {
+    const uint32_t place = __popc(ours & ((1u << lane) - 1));
+    s.weights[place] = c.weight;
+    if (MOE_LAYOUT != 1) s.rows[place] = y.y + size_t(position) * e.unit_bytes;
+    else if (place == 0) s.rows[0] = y.y + at * e.unit_bytes;
+    if (c.first) s.narrow = c.narrow ? 1 : 0;
+  }
+  if (lane == 0) s.terms = MOE_LAYOUT == 1 && ours != 0 ? 1 : __popc(ours);
 }
 
 /* The terms of token `p` on this rank, and where their sum goes. */
@@ -190,53 +207,85 @@ __device__ inline void find_terms(const exchange &e, const rushmem::team &t, con
   /* Read before it is known whether there is one. */
   const int32_t position = lane < e.top_k ? e.positions[at * e.top_k + lane] : 0;
   const choice c = choice_of(e, slots, round);
-  const uint32_t ours = __ballot_sync(all_lanes, c.rank == me), units = before_rank(e, c, me).units;
-  if (c.rank == me) {
-    const uint32_t place = __popc(ours & ((1u << lane) - 1));
-    s.weights[place] = c.weight;
-    if (MOE_LAYOUT != 1) s.rows[place] = y.y + size_t(position) * e.unit_bytes;
-    else if (place == 0) s.rows[0] = y.y + at * e.unit_bytes;
-    if (c.first) {
-      s.shares[0] = share{units, c.narrow ? 1u : 0u, c.weight};
-      unsigned char *home = e.results + (size_t(p.token) * e.units + units) * e.unit_bytes;
-      s.to = rushmem::ptr(home, t.world_pe(static_cast<int>(p.source)));
-    }
+  const uint32_t units = before_rank(e, c, me).units;
+  keep_rows(e, y, c, at, position, me, s);
+  if (c.rank == me && c.first) {
+    s.shares[0].unit = units;
+    unsigned char *home = e.results + (size_t(p.token) * e.units + units) * e.unit_bytes;
+    s.to = rushmem::ptr(home, t.world_pe(static_cast<int>(p.source)));
   }
-  if (lane == 0) s.terms = MOE_LAYOUT == 1 && ours != 0 ? 1 : __popc(ours);
   __syncwarp();
 }
 
-/* The tokens of all sources, one behind the other. */
-__device__ inline void learn_known(const exchange &e, const rushmem::team &t, uint64_t round, uint32_t *start) {
-  const uint32_t ranks = static_cast<uint32_t>(t.n_pes());
-  for (uint32_t rank = threadIdx.x; rank < ranks; rank += blockDim.x) start[rank + 1] = count_known(e, t, round, rank);
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    start[0] = 0;
-    for (uint32_t rank = 0; rank < ranks; ++rank) start[rank + 1] += start[rank];
+/* How the tokens of a round are shared out to the warps of a block. */
+struct sharing {
+  uint32_t start[most_ranks + 1]; /* tokens whose sums are pushed, one source's behind the other's */
+  uint32_t mine;                  /* tokens whose sums are collected */
+  uint32_t pushed, collected;     /* items that warps of this block have taken */
+};
+
+/* `direct`: sums of this rank's own tokens are not pushed. */
+__device__ inline void learn_known(const exchange &e, const rushmem::team &t, uint64_t round, bool direct, sharing &all) {
+  const uint32_t ranks = static_cast<uint32_t>(t.n_pes()), me = static_cast<uint32_t>(t.my_pe());
+  for (uint32_t rank = threadIdx.x; rank < ranks; rank += blockDim.x) {
+    const uint32_t n = count_known(e, t, round, rank);
+    all.start[rank + 1] = direct && rank == me ? 0 : n;
+    if (rank == me) all.mine = n;
   }
   __syncthreads();
+  if (threadIdx.x == 0) {
+    all.start[0] = all.pushed = all.collected = 0;
+    for (uint32_t rank = 0; rank < ranks; ++rank) all.start[rank + 1] += all.start[rank];
+  }
+  __syncthreads();
+}
+
+/* Items of a block that its warps take one after the other, as they come to them; the first of each is known
+ * without asking. */
+struct taking {
+  dealt d;
+  uint32_t items, warps_at_first, turn;
+};
+__device__ inline taking take_of(uint32_t items, uint32_t warps_at_first) { return {deal(items), items, warps_at_first, 0}; }
+
+/* The next item of this warp, the `place`th of those that begin with one; ~0: there is none. */
+__device__ inline uint32_t next_item(taking &from, uint32_t place, uint32_t *taken) {
+  uint32_t number = place;
+  if (from.turn++ != 0 || place >= from.warps_at_first) {
+    /* All have had theirs. */
+    if (from.items <= from.d.step && from.warps_at_first >= from.d.each) return ~0u;
+    if (lane_of() == 0) number = from.warps_at_first + atomicAdd(taken, 1u);
+    number = __shfl_sync(all_lanes, number, 0);
+  }
+  const uint32_t turn = number / from.d.each, item = from.d.first + turn * from.d.step + (number - turn * from.d.each);
+  return item < from.items ? item : ~0u;
 }
 
 /* A sum's packets, at most so many a part. */
 __device__ inline uint32_t parts_back(const exchange &e, uint32_t rows) { return parts_of(rows, (e.hidden + 4 * lanes - 1) / (4 * lanes)); }
 
-__device__ inline void push(const exchange &e, const rushmem::team &t, const products &y, uint64_t round, const uint32_t *start,
-                            summing &s) {
-  const uint32_t ranks = static_cast<uint32_t>(t.n_pes()), total = start[ranks], fours = e.hidden / 4;
+/* Parts that each token has whose sum is pushed, as many as any source's need. */
+__device__ inline uint32_t parts_pushed(const exchange &e, uint32_t ranks, const sharing &all) {
   uint32_t parts = 1;
   for (uint32_t rank = 0; rank < ranks; ++rank) {
-    const uint32_t n = start[rank + 1] - start[rank], wanted = n <= e.few_back ? parts_back(e, total) : flags_of(e, n);
+    const uint32_t n = all.start[rank + 1] - all.start[rank];
+    const uint32_t wanted = n <= e.few_back ? parts_back(e, all.start[ranks]) : flags_of(e, n);
     if (n != 0 && wanted > parts) parts = wanted;
   }
-  const uint32_t items = total * parts;
-  const dealt d = deal(items);
-  for (uint32_t item = d.first + warp_of(); item < items && warp_of() < d.each; item += d.step) {
+  return parts;
+}
+
+__device__ inline void push(const exchange &e, const rushmem::team &t, const products &y, uint64_t round, sharing &all, uint32_t parts,
+                            taking from, summing &s) {
+  const uint32_t ranks = static_cast<uint32_t>(t.n_pes()), fours = e.hidden / 4;
+  for (;;) {
+    const uint32_t item = next_item(from, warp_of(), &all.pushed);
+    if (item == ~0u) break;
     const uint32_t at = item / parts, part = item - at * parts;
     uint32_t source = 0;
-    while (source + 1 < ranks && start[source + 1] <= at) ++source;
-    const uint32_t n = start[source + 1] - start[source], flags = flags_of(e, n);
-    const place_of_token p{source, at - start[source]};
+    while (source + 1 < ranks && all.start[source + 1] <= at) ++source;
+    const uint32_t n = all.start[source + 1] - all.start[source], flags = flags_of(e, n);
+    const place_of_token p{source, at - all.start[source]};
     const bool packed = n <= e.few_back;
     if (!packed && part >= flags) continue;
     find_terms(e, t, y, round, p, s);
@@ -260,15 +309,19 @@ __device__ inline void push(const exchange &e, const rushmem::team &t, const pro
 
 /* ---- at home ---- */
 
-/* The shares of token `token`, in the order of ranks. */
-__device__ inline void find_shares(const exchange &e, const rushmem::team &t, uint64_t round, uint32_t token, summing &s) {
-  const uint32_t ranks = static_cast<uint32_t>(t.n_pes()), me = static_cast<uint32_t>(t.my_pe());
+/* The shares of token `token`, in the order of ranks; where this rank adds its own, its rows, too. */
+__device__ inline void find_shares(const exchange &e, const rushmem::team &t, const products &y, uint64_t round, uint32_t token,
+                                   bool direct, summing &s) {
+  const uint32_t lane = lane_of(), ranks = static_cast<uint32_t>(t.n_pes()), me = static_cast<uint32_t>(t.my_pe());
   const packet *slots = routing_of(e, ranks, round & 1, me) + 1 + size_t(token) * e.routing_words;
+  const size_t at = size_t(me) * e.max_tokens + token;
+  const int32_t position = direct && lane < e.top_k ? e.positions[at * e.top_k + lane] : 0;
   const choice c = choice_of(e, slots, round);
   const before b = before_rank(e, c, c.rank);
-  if (c.first) s.shares[b.ranks] = share{b.units, c.narrow ? 1u : 0u, c.weight};
+  if (c.first) s.shares[b.ranks] = share{direct && c.rank == me ? own : b.units, c.narrow ? 1u : 0u, c.weight};
   const uint32_t firsts = __ballot_sync(all_lanes, c.first);
-  if (lane_of() == 0) s.terms = __popc(firsts);
+  if (lane == 0) s.ranks = __popc(firsts);
+  if (direct) keep_rows(e, y, c, at, position, me, s);
   __syncwarp();
 }
 
@@ -284,63 +337,101 @@ __device__ inline four of_row(const unsigned char *row, bool narrow, uint32_t at
   return four_of_floats(load16(row + size_t(at) * 16));
 }
 
-__device__ inline void collect(const exchange &e, const rushmem::team &t, const products &y, uint64_t round, const uint32_t *start,
-                               summing &s) {
-  const uint32_t n = start[t.my_pe() + 1] - start[t.my_pe()], fours = e.hidden / 4;
-  const bool packed = n <= e.few_back;
-  const uint32_t parts = packed ? parts_back(e, n) : flags_of(e, n), items = n * parts;
-  const dealt d = deal(items);
-  for (uint32_t item = d.first + warp_of(); item < items && warp_of() < d.each; item += d.step) {
+/* A rank's sum of token `token` that was pushed, of four columns at `at` and at every 32nd four behind it. */
+template <bool packed, uint32_t n>
+__device__ inline void read_share(const exchange &e, const share &one, uint32_t token, uint32_t at, uint32_t end, uint64_t round, four (&v)[n]) {
+  const bool narrow = one.narrow != 0;
+  const size_t unit = size_t(token) * e.units + one.unit;
+  const packet *slots = e.result_packets + unit * (e.unit_bytes / 8);
+  const unsigned char *row = e.results + unit * e.unit_bytes;
+#pragma unroll
+  for (uint32_t j = 0; j < n; ++j) {
+    const uint32_t column = at + j * lanes;
+    if (column < end) v[j] = packed ? of_packets(slots, narrow, column, round) : of_row(row, narrow, column);
+  }
+  if (!narrow || !e.weighted || MOE_LAYOUT == 1 || e.rounded) return;
+#pragma unroll
+  for (uint32_t j = 0; j < n; ++j) scale_four(v[j], one.weight);
+}
+
+/* This rank's sum as the home would have read it, had it been pushed. */
+template <uint32_t n> __device__ inline void own_share(const exchange &e, const summing &s, uint32_t at, uint32_t end, four (&v)[n]) {
+  sum_of(e, s, at, end, v);
+  if (!s.narrow || !e.rounded || MOE_LAYOUT == 1) return;
+#pragma unroll
+  for (uint32_t j = 0; j < n; ++j) v[j] = four_of_narrow(narrow_of(v[j]));
+}
+
+template <bool direct, bool packed>
+__device__ inline void collect(const exchange &e, const rushmem::team &t, const products &y, uint64_t round, uint32_t parts, sharing &all,
+                               taking from, uint32_t place, summing &s) {
+  /* Parts of packets are small. */
+  constexpr uint32_t n = packed ? 2 : sums;
+  for (;;) {
+    const uint32_t item = next_item(from, place, &all.collected);
+    if (item == ~0u) break;
     const uint32_t token = item / parts, part = item - token * parts;
-    find_shares(e, t, round, token, s);
+    find_shares(e, t, y, round, token, direct, s);
     if (!packed) {
       /* A lane for each share acquires it for the warp, which meets behind them. */
-      if (lane_of() < s.terms) {
+      if (lane_of() < s.ranks && s.shares[lane_of()].unit != own) {
         const size_t unit = size_t(token) * e.units + s.shares[lane_of()].unit;
         rushmem::signal_wait_until(e.result_flags + unit * e.parts + part, rushmem::cmp::ge, round);
       }
       __syncwarp();
     }
-    const range mine = part_of(fours, part, parts);
-    for (uint32_t at = mine.begin + lane_of(); at < mine.end; at += sums * lanes) {
-      four total[sums] = {};
-      for (uint32_t i = 0; i < s.terms; ++i) {
-        const share &one = s.shares[i];
-        const bool narrow = one.narrow != 0;
-        const size_t unit = size_t(token) * e.units + one.unit;
-        const packet *slots = e.result_packets + unit * (e.unit_bytes / 8);
-        const unsigned char *row = e.results + unit * e.unit_bytes;
-        four v[sums] = {};
+    const range mine = part_of(e.hidden / 4, part, parts);
+    for (uint32_t at = mine.begin + lane_of(); at < mine.end; at += n * lanes) {
+      four total[n] = {}, ours[n] = {};
+      /* Packets travel meanwhile. */
+      if (direct && packed) own_share(e, s, at, mine.end, ours);
+      for (uint32_t i = 0; i < s.ranks; ++i) {
+        four v[n] = {};
+        if (s.shares[i].unit != own) read_share<packed>(e, s.shares[i], token, at, mine.end, round, v);
+        else if (!packed) own_share(e, s, at, mine.end, v);
 #pragma unroll
-        for (uint32_t j = 0; j < sums; ++j) {
-          const uint32_t place = at + j * lanes;
-          if (place < mine.end) v[j] = packed ? of_packets(slots, narrow, place, round) : of_row(row, narrow, place);
-        }
-#pragma unroll
-        for (uint32_t j = 0; j < sums; ++j) {
-          if (narrow && e.weighted && MOE_LAYOUT != 1 && !e.rounded) scale_four(v[j], one.weight);
+        for (uint32_t j = 0; j < n; ++j) {
+          if (packed && s.shares[i].unit == own) v[j] = ours[j];
           if (i == 0) total[j] = v[j];
           else add_four(total[j], v[j]);
         }
       }
 #pragma unroll
-      for (uint32_t j = 0; j < sums; ++j) {
-        const uint32_t place = at + j * lanes;
-        if (place < mine.end) store_four(y.out + size_t(token) * e.hidden * out_bytes, place, total[j]);
+      for (uint32_t j = 0; j < n; ++j) {
+        const uint32_t column = at + j * lanes;
+        if (column < mine.end) store_four(y.out + size_t(token) * e.hidden * out_bytes, column, total[j]);
       }
     }
     __syncwarp();
   }
 }
 
-/* Both, or the half that a launch is for. */
+/* Both, or the half that a launch is for. In both together this rank adds its own experts' results where it
+ * collects, and of rounds of several turns some warps push while the others collect: the link takes as long as
+ * memory. Those that push wait for nobody, and collect when they have done. */
 template <bool pushes, bool collects>
 __device__ inline void combine(const exchange &e, const rushmem::team &t, const products &y, uint64_t round) {
-  __shared__ uint32_t start[most_ranks + 1];
+  constexpr bool direct = pushes && collects;
+  __shared__ sharing all;
   __shared__ summing of_warps[warps];
-  learn_known(e, t, round, start);
-  if constexpr (pushes) push(e, t, y, round, start, of_warps[warp_of()]);
-  if constexpr (collects) collect(e, t, y, round, start, of_warps[warp_of()]);
+  const uint32_t ranks = static_cast<uint32_t>(t.n_pes());
+  learn_known(e, t, round, direct, all);
+  summing &s = of_warps[warp_of()];
+  uint32_t pushing = warps;
+  if constexpr (pushes) {
+    const uint32_t parts = parts_pushed(e, ranks, all), items = all.start[ranks] * parts;
+    if (collects && items > gridDim.x * warps) pushing = (warps + 1) / 2;
+    if (warp_of() < pushing) push(e, t, y, round, all, parts, take_of(items, pushing), s);
+  }
+  if constexpr (collects) {
+    const uint32_t n = all.mine, parts = n <= e.few_back ? parts_back(e, n) : flags_of(e, n);
+    /* Where some push, the others begin. */
+    const uint32_t first = pushing < warps ? pushing : 0;
+    const taking from = take_of(n * parts, warps - first);
+    const uint32_t place = warp_of() < first ? warps : warp_of() - first;
+    if (n <= e.few_back) collect<direct, true>(e, t, y, round, parts, all, from, place, s);
+    else collect<direct, false>(e, t, y, round, parts, all, from, place, s);
+  }
 }
 
 }  // namespace moe

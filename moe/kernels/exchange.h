@@ -70,6 +70,7 @@ struct exchange {
   uint64_t *sent;          /* rounds sent: a word for each block, as its neighbours may be ahead of it */
   uint64_t *received;
   uint64_t *combined;
+  uint32_t *turns;         /* [2]: turns of a receiver that blocks have taken, in this round's word */
   uint64_t *failure;       /* failure_words */
   uint64_t absent[most_ranks / 64];
   uint32_t words;          /* of `sent` and its like */
@@ -172,11 +173,15 @@ struct dealt {
   uint32_t first, step; /* the block's first item of all, and from one turn to the next */
   uint32_t each;        /* items of a turn */
 };
-__device__ inline dealt deal(uint32_t items) {
+__device__ inline dealt deal(uint32_t items, uint32_t block, uint32_t blocks) {
   uint32_t each = 1;
-  if (items > gridDim.x) each = items >= gridDim.x * warps ? warps : (items + gridDim.x - 1) / gridDim.x;
-  return {blockIdx.x * each, gridDim.x * each, each};
+  if (items > blocks) each = items >= blocks * warps ? warps : (items + blocks - 1) / blocks;
+  return {block * each, blocks * each, each};
 }
+__device__ inline dealt deal(uint32_t items) { return deal(items, blockIdx.x, gridDim.x); }
+
+/* Whether there are several turns, so that it pays to have some do one thing and some another. */
+__device__ inline bool takes_turns(uint32_t items) { return items > gridDim.x * warps; }
 
 /* Parts of rows that come as packets, which need no agreement: as many as give every block one. */
 __device__ inline uint32_t parts_of(uint32_t rows, uint32_t most) {

@@ -224,7 +224,10 @@ __device__ inline void send_row(const exchange &e, const rushmem::team &t, const
   if (out.any_far) send_far(e, in, round, token, at, out);
 }
 
-/* All of this block's part of sending. */
+/* All of this block's part of sending. In rounds of several turns the routing goes first, so that receivers can
+ * find the places while rows travel; and, if the launch receives, too, a third of the blocks send the rows: the
+ * link takes no more, and the others receive meanwhile. */
+template <bool receives>
 __device__ inline void send(const exchange &e, const rushmem::team &t, const tokens &in, uint64_t round) {
   __shared__ outgoing of_warps[warps];
   outgoing &out = of_warps[warp_of()];
@@ -240,13 +243,25 @@ __device__ inline void send(const exchange &e, const rushmem::team &t, const tok
   const uint32_t n = static_cast<uint32_t>(said);
   const bool packed = n <= e.few;
   const uint32_t parts = packed ? parts_of(n, (groups_of(e) + 1) / 2) : flags_of(e, n), items = n * parts;
-  const dealt d = deal(items);
+  const bool apart = takes_turns(items);
+  dealt d = deal(items);
+  if (apart) {
+    for (uint32_t token = blockIdx.x * warps + warp_of(); token < n; token += gridDim.x * warps) {
+      address(e, t, in, round & 1, token, out);
+      send_routing(e, t, in, round, token, out);
+      __syncwarp();
+    }
+    if (receives) {
+      if (blockIdx.x % 3 != 0) return;
+      d = deal(items, blockIdx.x / 3, (gridDim.x + 2) / 3);
+    }
+  }
   for (uint32_t item = d.first + warp_of(); item < items && warp_of() < d.each; item += d.step) {
     const uint32_t token = item / parts, part = item - token * parts;
     uint4 ahead{};
     if (packed) ahead = read_ahead(e, in, token, part, parts);
     address(e, t, in, round & 1, token, out);
-    if (part == 0) send_routing(e, t, in, round, token, out);
+    if (part == 0 && !apart) send_routing(e, t, in, round, token, out);
     if (packed) send_packets(e, t, in, round, token, part, parts, out, ahead);
     else if (out.ranks != 0) send_row(e, t, in, round, token, part, parts, out);
     __syncwarp();
