@@ -97,6 +97,16 @@ fn kinds() -> Vec<Case> {
             routing: Routing::Any(0),
             ..base
         },
+        // Rows of a rank by every number up to twelve, and of more columns than a warp loads at once.
+        Case {
+            payload: Payload::Floats(bf16),
+            produced: bf16,
+            hidden: 1968,
+            top_k: 12,
+            experts: 24,
+            routing: Routing::Any(3),
+            ..base
+        },
     ]
 }
 
