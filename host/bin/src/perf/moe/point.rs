@@ -52,6 +52,8 @@ pub(super) fn plan(args: &MoeArgs) -> Vec<Point> {
             // As others do: results are rounded before they travel.
             for blocks in [Some(24), args.blocks] {
                 points.push(Point { rounded: true, ..point(4096, MoeLayout::Flat, payload, blocks) });
+                // A token once for each rank: what DeepEP's kernels for many tokens do.
+                points.push(point(4096, MoeLayout::RankMajor, payload, blocks));
             }
         }
         return points;
