@@ -37,8 +37,8 @@ __device__ inline void push_packets(const exchange &e, const summing &s, packet 
   });
 }
 
-/* Parts of a sum that is stored, each with a flag: 512 columns where tokens are few, which a warp loads at once.
- * Sender and receiver know it from the number of the home's tokens. */
+/* Parts of a sum that is stored, each with a flag: 512 columns where tokens are few, which a warp loads at
+ * once. Sender and receiver know it from the number of the home's tokens. */
 __device__ inline uint32_t flags_back(const exchange &e, uint32_t tokens) {
   const uint32_t whole = (e.hidden + 511) / 512;
   const uint32_t wanted = tokens <= 128 ? whole : tokens <= 256 ? (whole + 1) / 2 : tokens <= 512 ? 2 : 1;
@@ -204,9 +204,9 @@ __device__ inline void push(const exchange &e, const rushmem::team &t, const pro
 
 /* ---- at home ---- */
 
-/* By the lane of a rank's first expert of a token: which of the token's units is that rank's; ~0 by others, and
- * for this rank where it adds its own. Finds the terms: all, or, where sums come as packets, this rank's and the
- * others' shares. */
+/* By the lane of a rank's first expert of a token: which of the token's units is that rank's; ~0 by
+ * others, and for this rank where it adds its own. Finds the terms: all, or, where sums come as packets,
+ * this rank's and the others' shares. */
 template <bool direct, bool packed>
 __device__ inline uint32_t find_shares(const exchange &e, const rushmem::team &t, const products &y, uint64_t round, uint32_t token,
                                        summing &s) {
@@ -256,7 +256,8 @@ __device__ inline four of_packets(const packet *slots, bool narrow, uint32_t at,
            __uint_as_float(static_cast<uint32_t>(w[1])), __uint_as_float(static_cast<uint32_t>(w[1] >> 32))}};
 }
 
-/* A part of a token whose other ranks' sums come as packets: this rank's own terms are read while they travel. */
+/* A part of a token whose other ranks' sums come as packets: this rank's own terms are read while they
+ * travel. */
 __device__ inline void collect_packets(const exchange &e, const products &y, uint64_t round, uint32_t token, range mine, const summing &s) {
   add_terms<1>(s, mine, [&](uint32_t at, const four (&ours)[1]) {
     if (at >= mine.end) return;
@@ -324,9 +325,9 @@ __device__ inline void collect(const exchange &e, const rushmem::team &t, const 
   }
 }
 
-/* Both, or the half that a launch is for. In both together this rank adds its own experts' results where it
- * collects, and of rounds of several turns some warps push while the others collect: the link takes as long as
- * memory. Those that push wait for nobody, and collect when they have done. */
+/* Both, or the half that a launch is for. In both together this rank adds its own experts' results where
+ * it collects, and of rounds of several turns some warps push while the others collect: the link takes as
+ * long as memory. Those that push wait for nobody, and collect when they have done. */
 template <bool pushes, bool collects>
 __device__ inline void combine(const exchange &e, const rushmem::team &t, const products &y, uint64_t round) {
   constexpr bool direct = pushes && collects;

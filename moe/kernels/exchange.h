@@ -19,9 +19,9 @@
  * Combine, in round n, from rank d to the token's home s: d adds up the results of its own experts, in f32
  * and in the order of the token's experts, and pushes the sum into the token's place at s; s adds the sums up
  * in the order of ranks. Where d has one expert of the token, the sum is that expert's row, which travels as
- * it is, and s multiplies it: the same bits in half of the bytes. What s itself has of the token it adds as it
- * collects, with the bits of a sum that had been pushed; only a launch that collects and nothing else, which
- * does not know its experts' results, finds all pushed.
+ * it is, and s multiplies it: the same bits in half of the bytes. What s itself has of the token it adds as
+ * it collects, with the bits of a sum that had been pushed; only a launch that collects and nothing else,
+ * which does not know its experts' results, finds all pushed.
  *
  * Order. On each rank the parts of rounds follow one another: send n, receive n, combine n, send n + 1 ...,
  * each a kernel of its own or a part of one, on one stream (all_to_all.rs checks that).
@@ -182,8 +182,8 @@ __device__ inline dealt deal(uint32_t items, uint32_t block, uint32_t blocks) {
 }
 __device__ inline dealt deal(uint32_t items) { return deal(items, blockIdx.x, gridDim.x); }
 
-/* Whether there are several turns; and whether some then do one thing and some another. That pays where a part
- * of them is enough for the link; fewer do everything one after the other. */
+/* Whether there are several turns; and whether some then do one thing and some another. That pays where a
+ * part of them is enough for the link; fewer do everything one after the other. */
 #if defined(RUSHMEM_CPU)
 constexpr uint32_t apart_from = 2;
 #else

@@ -239,9 +239,9 @@ __device__ inline void tell(const notice &one, const notice &other, uint64_t rou
   if (other.pe >= 0) rushmem::signal_op(other.flag, round, rushmem::signal::set, other.pe);
 }
 
-/* All of this block's part of sending. In rounds of several turns the routing goes first, so that receivers can
- * find the places while rows travel; and, if the launch receives, too, a third of the blocks send the rows: the
- * link takes no more, and the others receive meanwhile. */
+/* All of this block's part of sending. In rounds of several turns the routing goes first, so that
+ * receivers can find the places while rows travel; and, if the launch receives, too, a third of the blocks
+ * send the rows: the link takes no more, and the others receive meanwhile. */
 template <bool receives>
 __device__ inline void send(const exchange &e, const rushmem::team &t, const tokens &in, uint64_t round) {
   __shared__ outgoing of_warps[warps];

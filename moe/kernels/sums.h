@@ -198,8 +198,8 @@ __device__ inline four weighted(uint2 raw, float weight) {
   return v;
 }
 
-/* Steps of `n` fours a lane, of which all loads are in flight at once: much of a row at a time, as its rows lie
- * far from each other in memory. Returns where the whole steps end. */
+/* Steps of `n` fours a lane, of which all loads are in flight at once: much of a row at a time, as its
+ * rows lie far from each other in memory. Returns where the whole steps end. */
 template <uint32_t rows, uint32_t n, typename Other, typename Done>
 __device__ inline uint32_t add_few(const term *terms, range fours, const Other &theirs, const Done &done) {
   constexpr uint32_t step = n * lanes;
