@@ -128,10 +128,10 @@ impl Meeting {
             Queues::new(me, cards.len(), config.queue_slots, cuda, card)
         };
         let may_lack_queues = config.transport.may_lack_queues();
-        let queues = if may_lack_queues {
+        let mut queues = if may_lack_queues {
             meeting::connect_cards_that_there_are(open(), &**boot, me)?
         } else if config.transport.has_queues() {
-            Ok(meeting::connect_cards(open(), &**boot)?)
+            Ok(meeting::connect_cards(open(), &**boot, me)?)
         } else if log::log_enabled!(log::Level::Info) {
             Err(verbs::why_not(config.verbs.as_deref()))
         } else {
@@ -143,6 +143,15 @@ impl Meeting {
                 "{}: kernels reach far PEs by the proxy, and not by queues of a network card: {why}",
                 health.who()
             ),
+        }
+        if config.transport.has_queues() {
+            match meeting::agree_on_words(&mut queues, &**boot, cards)? {
+                None => log::info!("{}: network cards update the card_words of kernels", health.who()),
+                Some(why) => log::info!(
+                    "{}: targets update the card_words of kernels, and not network cards: {why}",
+                    health.who()
+                ),
+            }
         }
         let without_queues = queues.as_ref().err().filter(|_| may_lack_queues).cloned().unwrap_or_default();
         Ok(Meeting {

@@ -19,6 +19,7 @@
 
 struct model : ibv_device {
   bool mlx5, devx, ethernet, v2;
+  bool atomics; /* fetch-and-add and compare-and-swap of 8 bytes */
   int active_port; /* 0: none */
   int ports;
   int pairs; /* as many as its firmware has; then no more */
@@ -30,7 +31,7 @@ struct region {
   uint64_t iova, bytes, address;
 };
 struct peer_pair {
-  uint32_t number, state, remote, reads, writes, next_receive;
+  uint32_t number, state, remote, reads, writes, atomics, next_receive;
 };
 constexpr int regions = 1024, pairs = 4096;
 struct table {

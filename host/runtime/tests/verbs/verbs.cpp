@@ -49,13 +49,15 @@ static model *cards() {
     const facts list[cards_known] = {
         {"qedr0", false, false, true, true, 1, 1, pairs}, {"mlx5_0", true, true, false, false, 0, 1, pairs},
         {"mlx5_1", true, true, true, true, 2, 2, pairs},  {"mlx5_2", true, true, false, false, 1, 1, pairs},
-        {"mlx5_3", true, true, true, true, 1, 1, 1},      {"mlx5_4", true, false, true, true, 1, 1, pairs},
+        {"mlx5_3", true, true, true, true, 1, 1, 2},      {"mlx5_4", true, false, true, true, 1, 1, pairs},
         {"mlx5_5", true, true, true, false, 1, 1, pairs}, {"mlx5_6", true, true, true, true, 1, 1, pairs},
     };
     for (int i = 0; i < cards_known; ++i) {
       const facts &f = list[i];
       snprintf(made[i].name, sizeof made[i].name, "%s", f.name);
       made[i].mlx5 = f.mlx5, made[i].devx = f.devx, made[i].ethernet = f.ethernet, made[i].v2 = f.v2;
+      /* One of those that can be opened has none. */
+      made[i].atomics = std::string(f.name) != "mlx5_5";
       made[i].active_port = f.active, made[i].ports = f.ports, made[i].pairs = f.pairs;
     }
     return made;
@@ -134,6 +136,14 @@ int ibv_close_device(struct ibv_context *given) {
   return 0;
 }
 
+int ibv_query_device(struct ibv_context *given, struct ibv_device_attr *attr) {
+  memset(attr, 0, sizeof *attr);
+  attr->max_qp_rd_atom = attr->max_qp_init_rd_atom = 16;
+  attr->atomic_cap = static_cast<context *>(given)->card->atomics ? IBV_ATOMIC_HCA : IBV_ATOMIC_NONE;
+  attr->phys_port_cnt = uint8_t(static_cast<context *>(given)->card->ports);
+  return 0;
+}
+
 int ibv_query_port(struct ibv_context *given, uint8_t port, struct _compat_ibv_port_attr *out) {
   const model *of = static_cast<context *>(given)->card;
   if (port < 1 || port > of->ports) return EINVAL;
@@ -198,11 +208,13 @@ int ibv_dealloc_pd(struct ibv_pd *given) {
 struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *given, void *address, size_t bytes, uint64_t iova, unsigned access) {
   auto *pd = static_cast<domain *>(given);
   std::lock_guard<std::mutex> hold(everything);
-  const unsigned known = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+  const unsigned known = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+  const bool changes = access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC);
   const char *wrong = nullptr;
   if (bytes == 0 || !address) wrong = "no memory is registered";
   else if (access & ~known) wrong = "access that nothing here asks for";
-  else if ((access & IBV_ACCESS_REMOTE_WRITE) && !(access & IBV_ACCESS_LOCAL_WRITE)) wrong = "a remote write without a local one";
+  else if (changes && !(access & IBV_ACCESS_LOCAL_WRITE)) wrong = "a remote write without a local one";
+  else if ((access & IBV_ACCESS_REMOTE_ATOMIC) && !static_cast<context *>(given->context)->card->atomics) wrong = "atomics, which this card has not";
   else if ((reinterpret_cast<uint64_t>(address) ^ iova) & 4095) wrong = "an address of another place in its page";
   else if (iova + bytes < iova) wrong = "addresses past the last one";
   /* Pinning fails where nothing is mapped. */

@@ -33,6 +33,8 @@ const HEAD: usize = 22;
 /// Of an address, for each PE: the number of the pair that leads there, and its first packet's number.
 const EACH: usize = 8;
 const VERSION: u8 = 1;
+/// `IBV_ACCESS_REMOTE_ATOMIC`.
+const ATOMIC: u32 = 8;
 /// `IBV_ACCESS_LOCAL_WRITE`, `REMOTE_WRITE` and `REMOTE_READ`. Not `RELAXED_ORDERING`: the order that
 /// `impl/net/queue.h` argues rests on WRITEs that arrive in order.
 const ACCESS: u32 = 1 | 2 | 4;
@@ -174,7 +176,11 @@ impl NetworkCard for Mlx5Card {
         Ok(pairs.map(|(pe, (address, pair))| to(pe, address.as_deref()?, pair.as_ref()?).err()).collect())
     }
 
-    unsafe fn register(&mut self, memory: Memory, named: u64) -> Result<RegionKeys> {
+    fn updates_words(&self) -> bool {
+        self.device.atomics
+    }
+
+    unsafe fn register(&mut self, memory: Memory, named: u64, words: bool) -> Result<RegionKeys> {
         if memory.gpu {
             return Err(err!(
                 ENVIRONMENT,
@@ -183,9 +189,10 @@ impl NetworkCard for Mlx5Card {
             ));
         }
         let OpenCard { verbs, pd, .. } = &*self.device;
+        let access = if words { ACCESS | ATOMIC } else { ACCESS };
         // SAFETY: the caller's memory stays until it is forgotten.
         let region =
-            unsafe { (verbs.ibv_reg_mr_iova2)(*pd, memory.address as *mut _, memory.bytes, named, ACCESS) };
+            unsafe { (verbs.ibv_reg_mr_iova2)(*pd, memory.address as *mut _, memory.bytes, named, access) };
         if region.is_null() {
             let what = format!("registering {} bytes at {:#x}", memory.bytes, memory.address);
             return Err(self.device.failed(&what, "ulimit -l must let the symmetric heap be pinned"));

@@ -146,6 +146,28 @@ fn cards_that_cannot_be_opened_say_why() {
     assert!(error.contains("no libibverbs.so.1") && error.contains("RUSHMEM_VERBS"), "{error}");
 }
 
+/// Atomics are asked for of a card that has them, and of no other.
+#[test]
+fn a_card_without_atomics_updates_no_words() {
+    let Some(stand_in) = stand_in("a_card_without_atomics_updates_no_words") else { return };
+    let pages = vec![0u8; 3 * 4096];
+    let address = (pages.as_ptr() as usize).next_multiple_of(4096);
+    let memory = Memory { address, bytes: 4096, gpu: false, single: true };
+    for (name, has) in [("mlx5_1", true), ("mlx5_2", true), ("mlx5_5", false)] {
+        let mut queues = connected(&stand_in, name, 64);
+        let why = queues[0].why_no_words();
+        assert_eq!(why.is_none(), has, "{name}: {why:?}");
+        assert!(has || why.unwrap().contains("this card has no atomics"));
+        if has {
+            queues[0].let_cards_update_words().unwrap();
+        }
+        // SAFETY: the memory outlives the queues.
+        unsafe { queues[0].register(1, 1 << 20, memory) }.unwrap();
+        drop(queues);
+        assert_eq!((stand_in.objects(), stand_in.told()), (0, String::new()), "{name}");
+    }
+}
+
 /// Two PEs of one process.
 fn connected(stand_in: &StandIn, name: &str, slots: usize) -> [Queues; 2] {
     let mut both = [0, 1].map(|me| {
@@ -163,7 +185,7 @@ fn queues_are_made_connected_and_freed_in_order() {
     // Ethernet by both versions, InfiniBand; the fewest and the most slots.
     for (name, slots) in [("mlx5_1", 64), ("mlx5_1", 16384), ("mlx5_2", 1024), ("mlx5_5", 64)] {
         let mut both = connected(&stand_in, name, slots);
-        assert_eq!(stand_in.objects(), 4, "a completion queue and a pair each");
+        assert_eq!(stand_in.objects(), 8, "a completion queue and a pair each, to each other and to itself");
         let pages = vec![0u8; 3 * 4096];
         let address = (pages.as_ptr() as usize).next_multiple_of(4096);
         let memory = Memory { address, bytes: 4096, gpu: false, single: true };
@@ -180,7 +202,7 @@ fn queues_are_made_connected_and_freed_in_order() {
 #[test]
 fn what_a_firmware_refuses_is_told_with_what_to_do() {
     let Some(stand_in) = stand_in("what_a_firmware_refuses_is_told_with_what_to_do") else { return };
-    // One pair is all that it has.
+    // Two pairs are all that it has.
     let card = Box::new(stand_in.card(0, Some("mlx5_3")).unwrap());
     let error = Queues::new(0, 3, 64, None, card).err().unwrap().message;
     assert!(
@@ -226,14 +248,14 @@ fn memory_that_cannot_be_registered_is_an_error() {
     let mut card = stand_in.card(0, None).unwrap();
     let memory = |address: usize, gpu: bool| Memory { address, bytes: 4096, gpu, single: true };
     // SAFETY: nothing is registered.
-    let error = unsafe { card.register(memory(4096, false), 0) }.unwrap_err().message;
+    let error = unsafe { card.register(memory(4096, false), 0, true) }.unwrap_err().message;
     assert!(
         error.contains("mlx5_1, port 2: registering 4096 bytes at 0x1000 failed")
             && error.contains("ulimit -l"),
         "{error}"
     );
     // SAFETY: nothing is registered.
-    let error = unsafe { card.register(memory(4096, true), 0) }.unwrap_err().message;
+    let error = unsafe { card.register(memory(4096, true), 0, true) }.unwrap_err().message;
     assert!(error.contains("no GPU memory"), "{error}");
     drop(card);
     assert!(stand_in.told().contains("not mapped"));
@@ -293,10 +315,13 @@ fn wrong_commands_are_refused_precisely() {
     };
     let path = device.path_to(&device.address).unwrap();
     refused(&commands::rts(number, 1), "status 0x10", "is in state 0, not 2");
-    refused(&commands::init(number + 1, 2), "status 0x05", "not the one that is to change");
-    refused(&commands::init(number, 1), "status 0x03", "port 1 is not active");
+    refused(&commands::init(number + 1, 2, true), "status 0x05", "not the one that is to change");
+    refused(&commands::init(number, 1, true), "status 0x03", "port 1 is not active");
+    let mut in_no_mode = commands::init(number, 2, true);
+    in_no_mode.bytes[(0xc0 + 0x48c) / 8] &= 0xf0;
+    refused(&in_no_mode, "status 0x03", "atomics 1 in mode 0");
     // SAFETY: the pair that was made.
-    unsafe { device.modify(pair, &commands::init(number, 2), "a test") }.unwrap();
+    unsafe { device.modify(pair, &commands::init(number, 2, true), "a test") }.unwrap();
     refused(&commands::rtr(number, 2, 5, &path, number, 1), "status 0x03", "MTU 5 is more than the port's");
     refused(&commands::rtr(number, 2, 3, &path, 0, 1), "status 0x03", "no pair of the peer's");
     refused(&commands::rtr(number, 2, 3, &Path::Lid(7), number, 1), "status 0x03", "without a GID");
