@@ -119,6 +119,7 @@ DEVICE_CPU = {
 API = {
     "device": set(),
     "element": set(),
+    "card_word": set(),
     "embedded": set(),
     "error": set(),
     "forked": set(),
