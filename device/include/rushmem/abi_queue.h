@@ -68,8 +68,8 @@ typedef struct rushmem_queues {
   uint64_t sink_address;   /* of the first, to the card */
   uint32_t sink_lkey;      /* big-endian */
   uint32_t reserved_key;
-  uint64_t card_words;     /* 1: cards update `card_word`s (card_word.h), those of near PEs and this one's, too;
-                            * alike on all PEs of the job */
+  uint64_t card_words;     /* 1: cards update `card_word`s (card_word.h), those of near PEs and this one's,
+                            * too; alike on all PEs of the job */
   uint64_t reserved[8];
   /* Written by kernels only. */
   uint64_t sink_tail;      /* where the next thread looks for one first */

@@ -25,7 +25,7 @@ use super::proxy::ring::DeviceRing;
 use super::proxy::submissions::Submissions;
 use super::queue::card::NetworkCard;
 use super::queue::emulated::SoftwareCard;
-use super::queue::mlx5::Mlx5Card;
+use super::queue::mlx5::{DmaBufs, Mlx5Card};
 use super::queue::Queues;
 use super::transport::{fake, ucx, Transport};
 use super::{meeting, proxy, Far, Shared};
@@ -113,7 +113,12 @@ impl Meeting {
             } else {
                 let gpu = cuda.map(|cuda| cuda.facts().pci_bus_id.as_str());
                 let order = |names: &[String]| verbs::nearest_first(gpu, names);
-                let card = Mlx5Card::new(me, config.verbs.as_deref(), config.card.as_deref(), &order)?;
+                let dma_bufs = cuda.map(|cuda| {
+                    let cuda = Arc::clone(cuda);
+                    Box::new(move |at, bytes| cuda.dma_buf(at, bytes)) as DmaBufs
+                });
+                let card =
+                    Mlx5Card::new(me, config.verbs.as_deref(), config.card.as_deref(), &order, dma_bufs)?;
                 if cuda.is_some() {
                     return Err(err!(
                         ENVIRONMENT,

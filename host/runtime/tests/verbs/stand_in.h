@@ -54,7 +54,10 @@ struct domain : ibv_pd {
   uint32_t number;
   int users;
 };
-struct memory_region : ibv_mr {};
+struct memory_region : ibv_mr {
+  void *mapped; /* a descriptor's pages, where it was one */
+  size_t mapped_bytes;
+};
 
 enum class kind { cq, qp };
 struct object {

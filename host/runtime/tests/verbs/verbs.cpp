@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <vector>
 
@@ -205,47 +206,81 @@ int ibv_dealloc_pd(struct ibv_pd *given) {
   return 0;
 }
 
-struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *given, void *address, size_t bytes, uint64_t iova, unsigned access) {
-  auto *pd = static_cast<domain *>(given);
-  std::lock_guard<std::mutex> hold(everything);
+/* What all registrations have in common; null: it is right. */
+static const char *wrong_access(domain *pd, uint64_t iova, size_t bytes, unsigned access) {
   const unsigned known = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
   const bool changes = access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC);
-  const char *wrong = nullptr;
-  if (bytes == 0 || !address) wrong = "no memory is registered";
-  else if (access & ~known) wrong = "access that nothing here asks for";
-  else if (changes && !(access & IBV_ACCESS_LOCAL_WRITE)) wrong = "a remote write without a local one";
-  else if ((access & IBV_ACCESS_REMOTE_ATOMIC) && !static_cast<context *>(given->context)->card->atomics) wrong = "atomics, which this card has not";
-  else if ((reinterpret_cast<uint64_t>(address) ^ iova) & 4095) wrong = "an address of another place in its page";
-  else if (iova + bytes < iova) wrong = "addresses past the last one";
-  /* Pinning fails where nothing is mapped. */
-  unsigned char in[1];
-  char *page = reinterpret_cast<char *>(reinterpret_cast<uint64_t>(address) & ~uint64_t(4095));
-  if (!wrong && (mincore(page, 1, in) != 0 || mincore(page + (bytes - 1) / 4096 * 4096, 1, in) != 0)) wrong = "memory that is not mapped";
-  /* STAND_IN_LOCKED: so many bytes may be pinned (`ulimit -l`). */
-  const char *limit = getenv("STAND_IN_LOCKED");
-  static uint64_t pinned;
-  const bool too_much = limit && *limit && pinned + bytes > strtoull(limit, nullptr, 10);
-  if (!wrong && too_much) {
-    errno = ENOMEM;
-    return nullptr;
-  }
+  if (bytes == 0) return "no memory is registered";
+  if (access & ~known) return "access that nothing here asks for";
+  if (changes && !(access & IBV_ACCESS_LOCAL_WRITE)) return "a remote write without a local one";
+  if ((access & IBV_ACCESS_REMOTE_ATOMIC) && !static_cast<context *>(pd->context)->card->atomics) return "atomics, which this card has not";
+  if (iova + bytes < iova) return "addresses past the last one";
+  return nullptr;
+}
+
+/* Fills a free entry; null: there is none. */
+static memory_region *enter(domain *pd, char *address, size_t bytes, uint64_t iova, unsigned access) {
   static uint8_t variant;
-  for (uint32_t i = 1; !wrong && i < regions; ++i) {
+  for (uint32_t i = 1; i < regions; ++i) {
     region &r = shared.all_regions[i];
     if (r.key != 0) continue;
     r.access = access, r.iova = iova, r.bytes = bytes, r.address = reinterpret_cast<uint64_t>(address);
     r.key = i << 8 | ++variant;
     auto *made = new memory_region();
-    made->context = given->context, made->pd = given, made->addr = address, made->length = bytes;
+    made->context = pd->context, made->pd = pd, made->addr = address, made->length = bytes;
     made->lkey = made->rkey = r.key;
     ++pd->users;
-    pinned += bytes;
-    static_cast<context *>(given->context)->alive.insert(made);
+    static_cast<context *>(pd->context)->alive.insert(made);
     return made;
   }
-  tell(0x102, std::string("ibv_reg_mr_iova2: ") + (wrong ? wrong : "no more regions"));
-  errno = wrong ? EINVAL : ENOMEM;
+  errno = ENOMEM;
   return nullptr;
+}
+
+static ibv_mr *refuse_memory(const char *call, const char *wrong) {
+  tell(0x102, std::string(call) + ": " + wrong);
+  errno = EINVAL;
+  return nullptr;
+}
+
+struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *given, void *address, size_t bytes, uint64_t iova, unsigned access) {
+  auto *pd = static_cast<domain *>(given);
+  std::lock_guard<std::mutex> hold(everything);
+  const char *wrong = address ? wrong_access(pd, iova, bytes, access) : "no memory is registered";
+  if (!wrong && ((reinterpret_cast<uint64_t>(address) ^ iova) & 4095)) wrong = "an address of another place in its page";
+  /* Pinning fails where nothing is mapped. */
+  unsigned char in[1];
+  char *page = reinterpret_cast<char *>(reinterpret_cast<uint64_t>(address) & ~uint64_t(4095));
+  if (!wrong && (mincore(page, 1, in) != 0 || mincore(page + (bytes - 1) / 4096 * 4096, 1, in) != 0)) wrong = "memory that is not mapped";
+  if (wrong) return refuse_memory("ibv_reg_mr_iova2", wrong);
+  /* STAND_IN_LOCKED: so many bytes may be pinned (`ulimit -l`). */
+  const char *limit = getenv("STAND_IN_LOCKED");
+  static uint64_t pinned;
+  if (limit && *limit && pinned + bytes > strtoull(limit, nullptr, 10)) {
+    errno = ENOMEM;
+    return nullptr;
+  }
+  memory_region *made = enter(pd, static_cast<char *>(address), bytes, iova, access);
+  if (made) pinned += bytes;
+  return made;
+}
+
+/* As the kernel takes them: a descriptor of memory, large enough, and name and offset alike within a page. */
+struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *given, uint64_t offset, size_t bytes, uint64_t iova, int fd, int access) {
+  auto *pd = static_cast<domain *>(given);
+  std::lock_guard<std::mutex> hold(everything);
+  const char *wrong = wrong_access(pd, iova, bytes, unsigned(access));
+  struct stat about;
+  if (!wrong && ((offset ^ iova) & 4095)) wrong = "an offset of another place in its page";
+  if (!wrong && (fstat(fd, &about) != 0 || about.st_size <= 0)) wrong = "a descriptor that is none of memory";
+  if (!wrong && (offset > uint64_t(about.st_size) || bytes > uint64_t(about.st_size) - offset)) wrong = "more than the descriptor's memory";
+  if (wrong) return refuse_memory("ibv_reg_dmabuf_mr", wrong);
+  void *mapped = mmap(nullptr, size_t(about.st_size), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (mapped == MAP_FAILED) return nullptr;
+  memory_region *made = enter(pd, static_cast<char *>(mapped) + offset, bytes, iova, unsigned(access));
+  if (!made) return nullptr;
+  made->mapped = mapped, made->mapped_bytes = size_t(about.st_size);
+  return made;
 }
 
 int ibv_dereg_mr(struct ibv_mr *given) {
@@ -254,6 +289,7 @@ int ibv_dereg_mr(struct ibv_mr *given) {
   memset(&shared.all_regions[mr->lkey >> 8], 0, sizeof(region));
   --static_cast<domain *>(mr->pd)->users;
   static_cast<context *>(mr->context)->alive.erase(mr);
+  if (mr->mapped) munmap(mr->mapped, mr->mapped_bytes);
   delete mr;
   return 0;
 }

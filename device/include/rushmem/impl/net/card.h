@@ -24,8 +24,8 @@ namespace impl {
 
 #if defined(RUSHMEM_COLD_IN_LIBRARY)
 
-extern "C" RUSHMEM_COLD uint64_t rushmem_card_atomic(uint32_t opcode, uint64_t target, uint64_t value, uint64_t compare,
-                                                     int pe, uint32_t waits);
+extern "C" RUSHMEM_COLD uint64_t rushmem_card_atomic(uint32_t opcode, uint64_t target, uint64_t value,
+                                                     uint64_t compare, int pe, uint32_t waits);
 
 #else
 
@@ -41,8 +41,8 @@ RUSHMEM_DEVICE void card_check(uint64_t target, int pe) {
 }
 
 /* The request. */
-RUSHMEM_COLD void card_request(queue_request &r, uint32_t opcode, uint64_t offset, uint64_t value, uint64_t compare,
-                               int pe) {
+RUSHMEM_COLD void card_request(queue_request &r, uint32_t opcode, uint64_t offset, uint64_t value,
+                               uint64_t compare, int pe) {
   const rushmem_queues *all = state().queues;
   const uint64_t unread = all->sink_address + RUSHMEM_QUEUE_SINKS * RUSHMEM_QUEUE_SINK_BYTES;
   r = queue_request{offset, big_endian(value), big_endian(compare),
@@ -51,8 +51,8 @@ RUSHMEM_COLD void card_request(queue_request &r, uint32_t opcode, uint64_t offse
 }
 
 /* RUSHMEM_MLX5_FETCH_ADD or RUSHMEM_MLX5_COMPARE_SWAP on a PE's word; what was there, if it waits. */
-extern "C" RUSHMEM_COLD uint64_t rushmem_card_atomic(uint32_t opcode, uint64_t target, uint64_t value, uint64_t compare,
-                                                     int pe, uint32_t waits) {
+extern "C" RUSHMEM_COLD uint64_t rushmem_card_atomic(uint32_t opcode, uint64_t target, uint64_t value,
+                                                     uint64_t compare, int pe, uint32_t waits) {
   card_check(target, pe);
   queue_posting what;
   card_request(what.requests[0], opcode, target - state().heap_base, value, compare, pe);

@@ -184,6 +184,7 @@ functions! {
     VERBS ibv_alloc_pd(Pointer) -> Pointer;
     VERBS ibv_dealloc_pd(Pointer) -> c_int;
     VERBS ibv_reg_mr_iova2(Pointer, Pointer, usize, u64, u32) -> *mut MemoryRegion;
+    VERBS ibv_reg_dmabuf_mr(Pointer, u64, usize, u64, c_int, c_int) -> *mut MemoryRegion;
     VERBS ibv_dereg_mr(*mut MemoryRegion) -> c_int;
     VERBS ibv_create_ah(Pointer, *mut PathAttr) -> Pointer;
     VERBS ibv_destroy_ah(Pointer) -> c_int;
