@@ -42,7 +42,7 @@ RUNTIME = {
     "memory": {"collective", "config", "error", "gpu", "node", "os", "topology"},
     # What texts about faults learn of it.
     "crash": {"memory"},
-    "net": {"config", "error", "gpu", "health", "kernel", "memory", "node", "seeds", "topology", "verbs", "word"},
+    "net": {"config", "error", "gpu", "health", "kernel", "memory", "node", "os", "seeds", "topology", "verbs", "word"},
     # Who carries operations out, and what holds it all.
     "exec": {"config", "error", "gpu", "health", "kernel", "net", "op", "topology", "trace", "word"},
     "world": {
@@ -119,6 +119,7 @@ DEVICE_CPU = {
 API = {
     "device": set(),
     "element": set(),
+    "card_word": set(),
     "embedded": set(),
     "error": set(),
     "forked": set(),

@@ -85,6 +85,7 @@
 mod args;
 mod atomic;
 mod builder;
+mod card_word;
 mod collective;
 mod context;
 #[cfg(feature = "cudarc")]
@@ -125,6 +126,7 @@ pub use self::cudarc::DeviceView;
 pub use args::{ArgType, ByValue, KernelArg, KernelArgs};
 pub use atomic::Remote;
 pub use builder::{Uid, WorldBuilder};
+pub use card_word::CardWord;
 pub use collective::{FromMemory, ToMemory};
 pub use context::{Context, Entered};
 pub use device::Device;

@@ -6,6 +6,7 @@
 use rushmem_test_support::api_common;
 
 mod atomics;
+mod card_words;
 mod collective_faults;
 mod collectives;
 mod faults;

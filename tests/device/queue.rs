@@ -112,13 +112,20 @@ fn mix(a: u64, b: u64) -> u64 {
 /// PE 0's launch fails, and the error says so much of it. `pes` are two, of which the other may `die`.
 // The death of a PE is what is tested.
 #[allow(clippy::disallowed_methods)]
-fn fails(pes: Pes, kernel: &'static str, die: bool, code: ErrorCode, says: &[&str]) {
+pub(crate) fn fails(
+    pes: Pes,
+    source: &'static str,
+    kernel: &'static str,
+    die: bool,
+    code: ErrorCode,
+    says: &[&str],
+) {
     let pes = pes.env("RUSHMEM_WAIT_TIMEOUT", "20");
     pes.supervise(
         |_| {
             let world = World::init().unwrap();
             let word = world.alloc::<u64>(1).unwrap();
-            let module = world.load(made_quickly(QUEUE)).unwrap();
+            let module = world.load(made_quickly(source)).unwrap();
             world.barrier_all().unwrap();
             if world.my_pe().number() == 0 {
                 // SAFETY: the kernel writes the word of PE 1, or ends before.
@@ -153,7 +160,7 @@ fn fails(pes: Pes, kernel: &'static str, die: bool, code: ErrorCode, says: &[&st
     );
 }
 
-fn with_network(test: &str) -> bool {
+pub(crate) fn with_network(test: &str) -> bool {
     if on_gpus() {
         skip(test, "a failure takes the GPU's context with it");
         return false;
@@ -170,9 +177,11 @@ fn a_request_that_the_card_refuses_ends_the_launch() {
     let test = "a_request_that_the_card_refuses_ends_the_launch";
     if with_network(test) {
         let says = ["PE 1", "not registered so (syndrome 0x13)", "queue_bad_key"];
-        fails(over_queues(2, None), "queue_bad_key", false, ErrorCode::Io, &says);
+        fails(over_queues(2, None), QUEUE, "queue_bad_key", false, ErrorCode::Io, &says);
         match stand_in() {
-            Ok(card) => fails(over_queues(2, Some(&card)), "queue_bad_key", false, ErrorCode::Io, &says),
+            Ok(card) => {
+                fails(over_queues(2, Some(&card)), QUEUE, "queue_bad_key", false, ErrorCode::Io, &says)
+            }
             Err(why) => skip(test, why),
         }
     }
@@ -183,7 +192,7 @@ fn a_lost_link_ends_the_job_and_says_which() {
     if with_network("a_lost_link_ends_the_job_and_says_which") {
         let pes = over_queues(2, None).env("RUSHMEM_QUEUE_LOSE", "30");
         let says = ["PE 1", "does not answer (syndrome 0x15)", "queue_go_on"];
-        fails(pes, "queue_go_on", false, ErrorCode::PeerDead, &says);
+        fails(pes, QUEUE, "queue_go_on", false, ErrorCode::PeerDead, &says);
     }
 }
 
@@ -192,9 +201,11 @@ fn a_peer_that_dies_ends_the_kernel() {
     let test = "a_peer_that_dies_ends_the_kernel";
     if with_network(test) {
         let says = ["PE 1", "queue_go_on"];
-        fails(over_queues(2, None), "queue_go_on", true, ErrorCode::PeerDead, &says);
+        fails(over_queues(2, None), QUEUE, "queue_go_on", true, ErrorCode::PeerDead, &says);
         match stand_in() {
-            Ok(card) => fails(over_queues(2, Some(&card)), "queue_go_on", true, ErrorCode::PeerDead, &says),
+            Ok(card) => {
+                fails(over_queues(2, Some(&card)), QUEUE, "queue_go_on", true, ErrorCode::PeerDead, &says)
+            }
             Err(why) => skip(test, why),
         }
     }

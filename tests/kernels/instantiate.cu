@@ -149,6 +149,25 @@ extern "C" __global__ void halves(__half *x, __nv_bfloat16 *y, size_t n, int pe)
 }
 #endif
 
+extern "C" __global__ void card_words(rushmem::card_word *x, uint64_t *y, int pe) {
+  y[0] = rushmem::atomic_fetch(x, pe);
+  rushmem::atomic_set(x, 1, pe);
+  y[1] = rushmem::atomic_swap(x, 2, pe);
+  y[2] = rushmem::atomic_fetch_add(x, 3, pe);
+  rushmem::atomic_add(x, 4, pe);
+  y[3] = rushmem::atomic_compare_swap(x, 1, 2, pe);
+  y[4] = rushmem::atomic_fetch_inc(x, pe);
+  rushmem::atomic_inc(x, pe);
+  y[5] = rushmem::atomic_fetch_and(x, 1, pe);
+  y[6] = rushmem::atomic_fetch_or(x, 1, pe);
+  y[7] = rushmem::atomic_fetch_xor(x, 1, pe);
+  rushmem::atomic_and(x, 1, pe);
+  rushmem::atomic_or(x, 1, pe);
+  rushmem::atomic_xor(x, 1, pe);
+  rushmem::p(x, rushmem::card_word{0}, pe);
+  rushmem::put(x, x, 1, pe);
+}
+
 extern "C" __global__ void packed(rushmem::packet *slot, uint64_t value, int pe) {
   rushmem::put_packed(slot, value, 1, pe);
   if (!rushmem::test_packed(slot, 2, &value)) value = rushmem::wait_packed(slot, 2);

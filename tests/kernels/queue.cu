@@ -87,7 +87,8 @@ extern "C" __global__ void queue_ways(uint64_t *report, uint64_t *words, uint64_
   const int me = rushmem::my_pe();
   for (int pe = 0; pe < rushmem::n_pes(); ++pe) {
     const uint64_t wanted = expected >> pe & 1, before = posted(pe);
-    CHECK_EQ(report, static_cast<uint64_t>(rushmem::impl::has_queue(pe)), wanted, pe);
+    /* The queue to itself is for atomics by the card alone. */
+    if (pe != me) CHECK_EQ(report, static_cast<uint64_t>(rushmem::impl::has_queue(pe)), wanted, pe);
     rushmem::p(words + me, uint64_t(1000 + me), pe);
     rushmem::fence();
     CHECK_EQ(report, posted(pe) - before, wanted, pe);

@@ -46,6 +46,8 @@ KERNEL sum_g(uint64_t *x, const uint64_t *y, uint64_t n, int pe) {
 }
 KERNEL one_signal(uint64_t *x, int pe) { rushmem::signal_op(x, 1, rushmem::signal::set, pe); }
 KERNEL one_atomic(uint64_t *x, uint64_t *y, int pe) { *y = rushmem::atomic_fetch_add(x, *y, pe); }
+KERNEL one_card_atomic(rushmem::card_word *x, uint64_t *y, int pe) { *y = rushmem::atomic_fetch_add(x, *y, pe); }
+KERNEL one_card_swap(rushmem::card_word *x, uint64_t *y, int pe) { *y = rushmem::atomic_swap(x, *y, pe); }
 KERNEL one_wait(uint64_t *x) { rushmem::wait_until(x, rushmem::cmp::ge, 1); }
 KERNEL one_signal_wait(uint64_t *x, uint64_t *y) { *y = rushmem::signal_wait_until(x, rushmem::cmp::ge, 1); }
 KERNEL one_fence_and_quiet() {

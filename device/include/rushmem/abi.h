@@ -42,6 +42,7 @@ enum { RUSHMEM_SIGNAL_SET = 0, RUSHMEM_SIGNAL_ADD = 1 };
  *   RUSHMEM_STALL_BUSY        the slot set is in use
  *   RUSHMEM_STALL_REFUSED     a request in the queue to `from_pe` failed: `width` is the syndrome, `seen` how
  *                             many are complete
+ *   RUSHMEM_STALL_UNREACHED   `address` is symmetric memory that the cards have not taken
  *
  * Records of collectives: `width` is team << 8 | RUSHMEM_COLLECTIVE_*; but for GRID, `expected` and `seen`
  * are phase << 16 | tag. */
@@ -70,6 +71,7 @@ typedef struct rushmem_stall_record {
 #define RUSHMEM_STALL_GRID (-8)
 #define RUSHMEM_STALL_QUEUE (-9)
 #define RUSHMEM_STALL_REFUSED (-10)
+#define RUSHMEM_STALL_UNREACHED (-11)
 
 /* Collectives, in tags and reports. */
 enum { RUSHMEM_COLLECTIVE_SYNC = 1, RUSHMEM_COLLECTIVE_BROADCAST = 2, RUSHMEM_COLLECTIVE_FCOLLECT = 3,
@@ -178,6 +180,7 @@ typedef struct rushmem_device_state {
 enum { RUSHMEM_DEVICE_FAIL_BROKEN = 1, RUSHMEM_DEVICE_FAIL_TIMEOUT = 2, RUSHMEM_DEVICE_FAIL_BAD_PE = 3,
        RUSHMEM_DEVICE_FAIL_UNMAPPED = 4, RUSHMEM_DEVICE_FAIL_BAD_ADDRESS = 5, RUSHMEM_DEVICE_FAIL_TEAM = 6,
        RUSHMEM_DEVICE_FAIL_MISMATCH = 7, RUSHMEM_DEVICE_FAIL_BUSY = 8,
-       RUSHMEM_DEVICE_FAIL_QUEUE = 9, RUSHMEM_DEVICE_FAIL_TURNS = 10 };
+       RUSHMEM_DEVICE_FAIL_QUEUE = 9, RUSHMEM_DEVICE_FAIL_TURNS = 10,
+       RUSHMEM_DEVICE_FAIL_CARD_WORD = 11 };
 
 #endif

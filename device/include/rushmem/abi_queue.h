@@ -3,9 +3,10 @@
  * have the card's formats (impl/net/mlx5.h); impl/net/queue.h is the kernels' side, and has the argument for
  * their order.
  *
- * One reliable connection for each far PE. To the card, symmetric memory is addressed by its offset in the
- * stride (memory regions are registered with that as their virtual address), so that one number names both
- * sides of a copy.
+ * One reliable connection for each PE, this one among them: near PEs and this one are reached so by atomics
+ * on words that are the cards' alone (card_word.h). To the card, symmetric memory is addressed by its offset
+ * in the stride (memory regions are registered with that as their virtual address), so that one number names
+ * both sides of a copy.
  */
 #ifndef RUSHMEM_ABI_QUEUE_H
 #define RUSHMEM_ABI_QUEUE_H
@@ -46,7 +47,8 @@ typedef struct rushmem_queue {
   /* Written by kernels only. */
   uint64_t tail;           /* the next index */
   uint64_t last_read;      /* one past the index of the last READ that nobody may have waited for */
-  uint64_t pad_tail[14];
+  uint64_t last_atomic;    /* the same of the last atomic */
+  uint64_t pad_tail[13];
   uint64_t rung;           /* the card knows of requests below this */
   uint64_t ringing;        /* 1: a thread is ringing */
   uint64_t pad_rung[14];
@@ -66,12 +68,16 @@ typedef struct rushmem_queues {
   uint64_t sink_address;   /* of the first, to the card */
   uint32_t sink_lkey;      /* big-endian */
   uint32_t reserved_key;
-  uint64_t reserved[9];
+  uint64_t card_words;     /* 1: cards update `card_word`s (card_word.h), those of near PEs and this one's,
+                            * too; alike on all PEs of the job */
+  uint64_t reserved[8];
   /* Written by kernels only. */
   uint64_t sink_tail;      /* where the next thread looks for one first */
   uint64_t pad_sink[15];
   uint64_t fences;         /* counts calls of fence */
-  uint64_t pad_fences[15];
+  uint64_t atomics;        /* counts atomics that were posted and not waited for */
+  uint64_t atomics_over;   /* what `atomics` was when all before was answered last */
+  uint64_t pad_fences[13];
 } rushmem_queues;          /* 384 bytes */
 
 #endif

@@ -20,6 +20,7 @@
 #include <rushmem/atomic.h> // one word, updated atomically
 #include <rushmem/barrier.h> // sync and barrier of a team
 #include <rushmem/broadcast.h> // one member's array to all
+#include <rushmem/card_word.h> // one word, updated by network cards
 #include <rushmem/collect.h> // every member's array to all, of different sizes
 #include <rushmem/fcollect.h> // every member's array to all
 #include <rushmem/grid.h> // sync_grid

@@ -214,9 +214,9 @@ fn layouts_are_those_of_the_headers() {
     fields!(layout, "struct rushmem_mailbox", RawMailbox: bell turn queue pad);
     fields!(layout, "rushmem_queue_segment", QueueSegment: offset bytes rkeys lkey reserved);
     fields!(layout, "rushmem_queue", RawQueue: slots record bell completion stamps mask number reserved tail
-        last_read pad_tail rung ringing pad_rung completed probed settled fences pad_completed);
+        last_read last_atomic pad_tail rung ringing pad_rung completed probed settled fences pad_completed);
     fields!(layout, "rushmem_queues", RawQueues: queues segments n_segments sinks sink_busy sink_address sink_lkey
-        reserved_key reserved sink_tail pad_sink fences pad_fences);
+        reserved_key card_words reserved sink_tail pad_sink fences atomics atomics_over pad_fences);
     layout.check();
 }
 

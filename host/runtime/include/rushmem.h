@@ -22,6 +22,12 @@ typedef struct rushmem_world_t rushmem_world_t;
 typedef struct rushmem_team_t rushmem_team_t;
 /* A team as kernels take it, by value: rushmem/abi.h of the device's headers has its fields. */
 typedef struct rushmem_team rushmem_team;
+/* A word that kernels leave to network cards: rushmem::card_word of the device's headers. There are no
+ * atomics of hosts on it, as a card's are atomic with nobody else's; they may load, store and copy it while
+ * no kernel updates it, after a barrier. */
+typedef struct rushmem_card_word_t {
+  uint64_t value;
+} rushmem_card_word_t;
 /* A claim on the memory of a world, which may outlive it. */
 typedef struct rushmem_memory_t rushmem_memory_t;
 /* A compiled and loaded kernel source. */

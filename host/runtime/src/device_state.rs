@@ -188,7 +188,9 @@ impl DeviceState {
     pub(crate) fn describe(&self, who: &str, record: &StallRecord) -> String {
         let (place, what) = (place_of(record), self.waits_for(record));
         match record.cmp {
-            RUSHMEM_STALL_ADDRESS => format!("{who}: a kernel{place} asks for {what}"),
+            RUSHMEM_STALL_ADDRESS | RUSHMEM_STALL_UNREACHED => {
+                format!("{who}: a kernel{place} asks for {what}")
+            }
             RUSHMEM_STALL_MISMATCH | RUSHMEM_STALL_BUSY | RUSHMEM_STALL_REFUSED => {
                 format!("{who}: a kernel{place}: {what}")
             }
@@ -274,6 +276,12 @@ impl DeviceState {
                 return format!(
                     "a {collective} of {team} was begun in a slot set that another collective of this PE is using; \
                      blocks that make collectives at once take a slot set each (team.on)"
+                )
+            }
+            RUSHMEM_STALL_UNREACHED => {
+                return format!(
+                    "PE {pe}'s copy of the card_word at {:#x}, which is in memory that the network cards have not taken",
+                    record.address
                 )
             }
             RUSHMEM_STALL_ADDRESS => {

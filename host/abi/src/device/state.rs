@@ -31,6 +31,8 @@ pub const RUSHMEM_STALL_GRID: i32 = -8;
 pub const RUSHMEM_STALL_QUEUE: i32 = -9;
 /// A record of a request in a card's queue that failed.
 pub const RUSHMEM_STALL_REFUSED: i32 = -10;
+/// A record of symmetric memory that the cards have not taken.
+pub const RUSHMEM_STALL_UNREACHED: i32 = -11;
 
 /// Collectives, in tags and reports: sync and barrier.
 pub const RUSHMEM_COLLECTIVE_SYNC: u32 = 1;
@@ -94,6 +96,9 @@ pub const RUSHMEM_DEVICE_FAIL_BUSY: u32 = 8;
 pub const RUSHMEM_DEVICE_FAIL_QUEUE: u32 = 9;
 /// Blocks were to meet in a launch whose blocks take turns.
 pub const RUSHMEM_DEVICE_FAIL_TURNS: u32 = 10;
+/// A word that the cards of this job update, in a kernel without queues, or in memory that they have not
+/// taken.
+pub const RUSHMEM_DEVICE_FAIL_CARD_WORD: u32 = 11;
 /// Words of what a kernel that gives up writes, in one store.
 pub const RUSHMEM_FAILURE_WORDS: usize = 4;
 

@@ -39,6 +39,8 @@ pub(crate) struct Facts {
     pub(crate) posix_fd: bool,
     /// Network cards may reach its VMM allocations.
     pub(crate) rdma_vmm: bool,
+    /// Drivers of other devices can be given its memory as a descriptor.
+    pub(crate) dma_buf: bool,
     /// Launches can insist that all blocks are resident.
     pub(crate) cooperative: bool,
     /// Launches can have thread block clusters.
@@ -346,6 +348,7 @@ fn facts(ordinal: usize, device: CUdevice) -> Result<Facts> {
         vmm: new_flag(A::CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED),
         posix_fd: new_flag(A::CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED),
         rdma_vmm: new_flag(A::CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED),
+        dma_buf: new_flag(A::CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED),
         cooperative: flag(A::CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH)?,
         clusters: new_flag(A::CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH),
         stream_words: new_flag(A::CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS),

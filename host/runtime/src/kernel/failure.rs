@@ -11,10 +11,10 @@ use crate::device_state::place_of;
 use crate::error::{err, Error};
 use rushmem_abi::device::{
     StallRecord, RUSHMEM_DEVICE_FAIL_BAD_ADDRESS, RUSHMEM_DEVICE_FAIL_BAD_PE, RUSHMEM_DEVICE_FAIL_BROKEN,
-    RUSHMEM_DEVICE_FAIL_BUSY, RUSHMEM_DEVICE_FAIL_MISMATCH, RUSHMEM_DEVICE_FAIL_QUEUE,
-    RUSHMEM_DEVICE_FAIL_TEAM, RUSHMEM_DEVICE_FAIL_TIMEOUT, RUSHMEM_DEVICE_FAIL_TURNS,
-    RUSHMEM_DEVICE_FAIL_UNMAPPED, RUSHMEM_STALL_ADDRESS, RUSHMEM_STALL_BUSY, RUSHMEM_STALL_MISMATCH,
-    RUSHMEM_STALL_REFUSED,
+    RUSHMEM_DEVICE_FAIL_BUSY, RUSHMEM_DEVICE_FAIL_CARD_WORD, RUSHMEM_DEVICE_FAIL_MISMATCH,
+    RUSHMEM_DEVICE_FAIL_QUEUE, RUSHMEM_DEVICE_FAIL_TEAM, RUSHMEM_DEVICE_FAIL_TIMEOUT,
+    RUSHMEM_DEVICE_FAIL_TURNS, RUSHMEM_DEVICE_FAIL_UNMAPPED, RUSHMEM_STALL_ADDRESS, RUSHMEM_STALL_BUSY,
+    RUSHMEM_STALL_MISMATCH, RUSHMEM_STALL_REFUSED, RUSHMEM_STALL_UNREACHED,
 };
 
 /// The latest records that kernels have made, oldest first. Printing a record takes it from the device; a
@@ -128,6 +128,21 @@ impl Common {
                 let what = self.record(place, |record| record.cmp == RUSHMEM_STALL_REFUSED);
                 let what = what.unwrap_or_else(|| "the network card refused a request".into());
                 err!(IO, "{head}{here}: {what}")
+            }
+            RUSHMEM_DEVICE_FAIL_CARD_WORD => {
+                match self.record(place, |record| record.cmp == RUSHMEM_STALL_UNREACHED) {
+                    Some(what) => err!(
+                        UNSUPPORTED,
+                        "{head}: a thread{here} asks for {what}; the logs of all PEs say why (RUSHMEM_LOG=info), ulimit -l may \
+                         be too low, and with RUSHMEM_TRANSPORT=ucx the targets update such words"
+                    ),
+                    None => err!(
+                        UNSUPPORTED,
+                        "{head}: it was compiled without queues and asks{here} for a card_word, which network cards update in \
+                         this job; compile it with -DRUSHMEM_NET_QUEUE (and without -DRUSHMEM_NO_NET_QUEUE), or leave out \
+                         RUSHMEM_TRANSPORT=queue, so that the targets update such words, for all kernels alike"
+                    ),
+                }
             }
             RUSHMEM_DEVICE_FAIL_TEAM => err!(
                 INVALID_ARGUMENT,

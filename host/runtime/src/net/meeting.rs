@@ -99,7 +99,7 @@ pub(super) fn introduce(
 const CONNECTING: &str = "connecting the network cards whose queues kernels write";
 
 /// Connects everybody's network cards, whose queues kernels write.
-pub(super) fn connect_cards(opened: Result<Queues>, boot: &dyn Bootstrap) -> Result<Queues> {
+pub(super) fn connect_cards(opened: Result<Queues>, boot: &dyn Bootstrap, me: usize) -> Result<Queues> {
     let what = CONNECTING;
     let (queues, mine) = match opened.map_err(|e| e.context(what)) {
         Ok(queues) => {
@@ -111,9 +111,43 @@ pub(super) fn connect_cards(opened: Result<Queues>, boot: &dyn Bootstrap) -> Res
     let all = exchange(boot, what, mine)?;
     let mut queues = queues.expect("the exchange fails where there are none");
     let all: Vec<Option<Vec<u8>>> = all.into_iter().map(Some).collect();
-    let connected = queues.connect(&all).and_then(all_connected).map(|()| Vec::new());
-    exchange(boot, what, connected)?;
+    // Without the queue to itself cards update no words; all else goes on.
+    let connected = queues.connect(&all).and_then(|mut failures| {
+        let own = failures.get_mut(me).and_then(Option::take);
+        all_connected(failures).map(|()| own.map(|e| e.message))
+    });
+    exchange(boot, what, connected.as_ref().map(|_| Vec::new()).map_err(Error::clone))?;
+    if let Some(own) = connected? {
+        let mut why = vec![None; all.len()];
+        why[me] = Some(own);
+        queues.leave_out(&why)?;
+    }
     Ok(queues)
+}
+
+/// Agrees whether cards update words, all PEs or none; `None`: they do. Else which PE's do not, and why.
+pub(super) fn agree_on_words(
+    queues: &mut std::result::Result<Queues, String>,
+    boot: &dyn Bootstrap,
+    cards: &[Card],
+) -> Result<Option<String>> {
+    let mine = match queues {
+        Ok(queues) => queues.why_no_words(),
+        Err(why) => Some(format!("it has no card: {why}")),
+    };
+    let offer = mine.map_or(CardOffer::Card(Vec::new()), CardOffer::None);
+    let what = "agreeing whether network cards update words";
+    let all = exchange(boot, what, Ok(offer.encode()))?;
+    for (pe, theirs) in all.iter().enumerate() {
+        match CardOffer::decode(theirs, pe)? {
+            CardOffer::Card(_) => {}
+            CardOffer::None(why) => return Ok(Some(format!("{}: {why}", cards[pe].who()))),
+        }
+    }
+    if let Ok(queues) = queues {
+        queues.let_cards_update_words()?;
+    }
+    Ok(None)
 }
 
 /// Connects the network cards that there are. Both ends of a queue come to know of each other's failures, so
@@ -254,6 +288,7 @@ mod tests {
     use super::super::queue::emulated::SoftwareCard;
     use super::*;
     use crate::testing::bootstrap::Scripted;
+    use crate::topology::card::CARD_BYTES;
 
     /// What PEs 1 to 3 say in one exchange.
     type Said = [Vec<u8>; 3];
@@ -288,11 +323,37 @@ mod tests {
             met
         };
         let queues = meet(Queues::new(0, 4, 64, None, Box::new(card(0)))).unwrap();
-        assert_eq!([0, 1, 2, 3].map(|pe| queues.leads_to(pe)), [false, false, false, true]);
+        assert_eq!([0, 1, 2, 3].map(|pe| queues.leads_to(pe)), [true, false, false, true]);
         assert!(queues.why_left_out(1).unwrap().contains("that PE could not connect its card to this PE's"));
         assert_eq!(queues.why_left_out(2).unwrap(), "that PE has none: its port is down");
         assert_eq!(queues.why_left_out(3), None);
         let Err(why) = meet(Err(err!(ENVIRONMENT, "no card here"))) else { panic!("it has no card") };
         assert_eq!(why, "no card here");
+    }
+
+    /// Cards update words where every PE's could.
+    #[test]
+    fn cards_update_words_on_all_pes_or_on_none() {
+        let cards: Vec<Card> = (0..4).map(|pe| Card { pe, ..Card::decode(&[0; CARD_BYTES]) }).collect();
+        let can = || CardOffer::Card(Vec::new()).encode();
+        let cannot = || CardOffer::None("it is old".into()).encode();
+        let new = || {
+            let card = SoftwareCard::new(0, None, None, 0, None).unwrap();
+            Ok(Queues::new(0, 4, 64, None, Box::new(card)).unwrap())
+        };
+        for (others, mut mine, says) in [
+            ([can(), can(), can()], new(), None),
+            ([can(), cannot(), can()], new(), Some("it is old")),
+            ([can(), can(), can()], Err("none here".to_owned()), Some("it has no card: none here")),
+        ] {
+            let boot = Scripted::new(4, move |call, mine, out| {
+                gather(std::slice::from_ref(&others), call, mine, out)
+            });
+            let why = agree_on_words(&mut mine, &boot, &cards).unwrap();
+            assert_eq!(boot.calls(), 2);
+            assert_eq!(why.is_none(), says.is_none(), "{why:?}");
+            assert!(says.is_none_or(|says| why.unwrap().ends_with(&format!(": {says}"))));
+            assert_eq!(mine.is_ok_and(|queues| queues.cards_update_words()), says.is_none());
+        }
     }
 }

@@ -141,7 +141,8 @@ impl Far {
         let mut engine = self.shared.lock();
         match engine.queues() {
             Some(queues) if queues.leads_to(pe) => {
-                (queues.name(), format!("{}; the rest goes by {}", queues.about(), self.name))
+                let words = if queues.cards_update_words() { ", and cards update card_words" } else { "" };
+                (queues.name(), format!("{}{words}; the rest goes by {}", queues.about(), self.name))
             }
             other => {
                 let why = other.map_or(self.without_queues.as_str(), |queues| {

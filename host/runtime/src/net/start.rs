@@ -25,7 +25,7 @@ use super::proxy::ring::DeviceRing;
 use super::proxy::submissions::Submissions;
 use super::queue::card::NetworkCard;
 use super::queue::emulated::SoftwareCard;
-use super::queue::mlx5::Mlx5Card;
+use super::queue::mlx5::{DmaBufs, Mlx5Card};
 use super::queue::Queues;
 use super::transport::{fake, ucx, Transport};
 use super::{meeting, proxy, Far, Shared};
@@ -113,7 +113,12 @@ impl Meeting {
             } else {
                 let gpu = cuda.map(|cuda| cuda.facts().pci_bus_id.as_str());
                 let order = |names: &[String]| verbs::nearest_first(gpu, names);
-                let card = Mlx5Card::new(me, config.verbs.as_deref(), config.card.as_deref(), &order)?;
+                let dma_bufs = cuda.map(|cuda| {
+                    let cuda = Arc::clone(cuda);
+                    Box::new(move |at, bytes| cuda.dma_buf(at, bytes)) as DmaBufs
+                });
+                let card =
+                    Mlx5Card::new(me, config.verbs.as_deref(), config.card.as_deref(), &order, dma_bufs)?;
                 if cuda.is_some() {
                     return Err(err!(
                         ENVIRONMENT,
@@ -128,10 +133,10 @@ impl Meeting {
             Queues::new(me, cards.len(), config.queue_slots, cuda, card)
         };
         let may_lack_queues = config.transport.may_lack_queues();
-        let queues = if may_lack_queues {
+        let mut queues = if may_lack_queues {
             meeting::connect_cards_that_there_are(open(), &**boot, me)?
         } else if config.transport.has_queues() {
-            Ok(meeting::connect_cards(open(), &**boot)?)
+            Ok(meeting::connect_cards(open(), &**boot, me)?)
         } else if log::log_enabled!(log::Level::Info) {
             Err(verbs::why_not(config.verbs.as_deref()))
         } else {
@@ -143,6 +148,15 @@ impl Meeting {
                 "{}: kernels reach far PEs by the proxy, and not by queues of a network card: {why}",
                 health.who()
             ),
+        }
+        if config.transport.has_queues() {
+            match meeting::agree_on_words(&mut queues, &**boot, cards)? {
+                None => log::info!("{}: network cards update the card_words of kernels", health.who()),
+                Some(why) => log::info!(
+                    "{}: targets update the card_words of kernels, and not network cards: {why}",
+                    health.who()
+                ),
+            }
         }
         let without_queues = queues.as_ref().err().filter(|_| may_lack_queues).cloned().unwrap_or_default();
         Ok(Meeting {

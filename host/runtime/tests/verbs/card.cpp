@@ -2,6 +2,9 @@
  * process's memory is read and written by process_vm_readv and process_vm_writev. */
 #include "stand_in.h"
 
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -65,6 +68,58 @@ bool find(int pid, uint64_t at, uint32_t key, uint64_t address, uint64_t bytes, 
   return true;
 }
 
+/* One card at a time, of all processes: by a lock on this library's file, which ends with its holder. */
+class alone {
+ public:
+  alone() {
+    static const int file = [] {
+      Dl_info info;
+      return dladdr(reinterpret_cast<const void *>(&shared), &info) ? open(info.dli_fname, O_RDONLY | O_CLOEXEC) : -1;
+    }();
+    file_ = file;
+    while (file_ >= 0 && flock(file_, LOCK_EX) != 0) {}
+  }
+  ~alone() {
+    if (file_ >= 0) flock(file_, LOCK_UN);
+  }
+
+ private:
+  int file_;
+};
+
+/* A word there is read, changed and written: whole to other cards, and to nobody else. */
+syndrome update(object *of, uint8_t opcode, const unsigned char *block, int pid, uint64_t at, const peer_pair &peer) {
+  mlx5_wqe_raddr_seg remote;
+  memcpy(&remote, block + 16, sizeof remote);
+  mlx5_wqe_atomic_seg operands;
+  memcpy(&operands, block + 32, sizeof operands);
+  mlx5_wqe_data_seg data;
+  memcpy(&data, block + 48, sizeof data);
+  if ((block[7] & 0x3f) != 4 || be32toh(data.byte_count) != 8) return refuse(of, MLX5_CQE_SYNDROME_LOCAL_LENGTH_ERR, "the length of an atomic's answer");
+  uint64_t mine, local, where;
+  int self;
+  bool answers = true;
+  unsigned char gid[16];
+  make_gid(gid, false);
+  read_gid(gid, self, mine);
+  if (!find(self, mine, be32toh(data.lkey), be64toh(data.addr), 8, IBV_ACCESS_LOCAL_WRITE, local, answers))
+    return refuse(of, MLX5_CQE_SYNDROME_LOCAL_PROT_ERR, "local memory that is not registered so");
+  if (be64toh(remote.raddr) % 8 != 0) return refuse(of, MLX5_CQE_SYNDROME_REMOTE_INVAL_REQ_ERR, "an atomic on a word that is not aligned");
+  if (!peer.atomics || !find(pid, at, be32toh(remote.rkey), be64toh(remote.raddr), 8, IBV_ACCESS_REMOTE_ATOMIC, where, answers))
+    return refuse(of, answers ? MLX5_CQE_SYNDROME_REMOTE_ACCESS_ERR : MLX5_CQE_SYNDROME_TRANSPORT_RETRY_EXC_ERR,
+                  answers ? "remote memory that is not registered for atomics" : "the peer has died");
+  alignas(8) uint64_t old, value = be64toh(operands.swap_add);
+  {
+    alone held;
+    if (!copy(pid, where, reinterpret_cast<char *>(&old), 8, false)) return MLX5_CQE_SYNDROME_TRANSPORT_RETRY_EXC_ERR;
+    if (opcode == MLX5_OPCODE_ATOMIC_FA) value += old;
+    else if (old != be64toh(operands.compare)) value = old;
+    if (!copy(pid, where, reinterpret_cast<char *>(&value), 8, true)) return MLX5_CQE_SYNDROME_TRANSPORT_RETRY_EXC_ERR;
+  }
+  copy_here(reinterpret_cast<char *>(local), reinterpret_cast<const char *>(&old), 8);
+  return 0;
+}
+
 /* One request. */
 syndrome carry_out(object *of, const unsigned char *block) {
   mlx5_wqe_ctrl_seg ctrl;
@@ -76,7 +131,8 @@ syndrome carry_out(object *of, const unsigned char *block) {
   if (head >> 24 != 0) return refuse(of, MLX5_CQE_SYNDROME_LOCAL_QP_OP_ERR, "a modifier");
   if (pair >> 8 != of->number) return refuse(of, MLX5_CQE_SYNDROME_LOCAL_QP_OP_ERR, "it names another pair");
   if (opcode == MLX5_OPCODE_NOP) return segments == 0 ? refuse(of, MLX5_CQE_SYNDROME_LOCAL_QP_OP_ERR, "nothing in it") : syndrome(0);
-  if (opcode != MLX5_OPCODE_RDMA_WRITE && opcode != MLX5_OPCODE_RDMA_READ)
+  const bool atomic = opcode == MLX5_OPCODE_ATOMIC_FA || opcode == MLX5_OPCODE_ATOMIC_CS;
+  if (opcode != MLX5_OPCODE_RDMA_WRITE && opcode != MLX5_OPCODE_RDMA_READ && !atomic)
     return refuse(of, MLX5_CQE_SYNDROME_LOCAL_QP_OP_ERR, "opcode " + std::to_string(opcode));
 
   int pid;
@@ -88,6 +144,7 @@ syndrome carry_out(object *of, const unsigned char *block) {
       peer.remote != of->number || (peer.state != rtr && peer.state != rts) || peer.next_receive != of->send_psn)
     return refuse(of, MLX5_CQE_SYNDROME_TRANSPORT_RETRY_EXC_ERR, "the peer's pair does not answer");
 
+  if (atomic) return update(of, opcode, block, pid, at, peer);
   const bool write = opcode == MLX5_OPCODE_RDMA_WRITE;
   mlx5_wqe_raddr_seg remote;
   memcpy(&remote, block + 16, sizeof remote);

@@ -183,7 +183,10 @@ static verdict to_init(object *of, reader &r) {
   const size_t c = 0xc0, path = c + 0xc0;
   const uint64_t migration = r.take(c + 0x13, 2), port = r.take(path + 0x128, 8), key = r.take(path + 0x10, 16);
   of->seen->reads = uint32_t(r.take(c + 0x490, 1)), of->seen->writes = uint32_t(r.take(c + 0x491, 1));
+  const uint64_t atomics = r.take(c + 0x492, 1), mode = r.take(c + 0x48c, 4);
+  of->seen->atomics = uint32_t(atomics);
   if (migration != 3 || key != 0) return wrong(bad_param, 0x231, "RST2INIT_QP: path migration " + std::to_string(migration));
+  if (mode != atomics || (atomics && !of->owner->card->atomics)) return wrong(bad_param, 0x233, "RST2INIT_QP: atomics " + std::to_string(atomics) + " in mode " + std::to_string(mode) + ", which this card has not");
   if (int(port) != of->owner->card->active_port) return wrong(bad_param, 0x232, "RST2INIT_QP: port " + std::to_string(port) + " is not active");
   of->state = init;
   return {0, 0};

@@ -19,6 +19,7 @@
 
 struct model : ibv_device {
   bool mlx5, devx, ethernet, v2;
+  bool atomics; /* fetch-and-add and compare-and-swap of 8 bytes */
   int active_port; /* 0: none */
   int ports;
   int pairs; /* as many as its firmware has; then no more */
@@ -30,7 +31,7 @@ struct region {
   uint64_t iova, bytes, address;
 };
 struct peer_pair {
-  uint32_t number, state, remote, reads, writes, next_receive;
+  uint32_t number, state, remote, reads, writes, atomics, next_receive;
 };
 constexpr int regions = 1024, pairs = 4096;
 struct table {
@@ -53,7 +54,10 @@ struct domain : ibv_pd {
   uint32_t number;
   int users;
 };
-struct memory_region : ibv_mr {};
+struct memory_region : ibv_mr {
+  void *mapped; /* a descriptor's pages, where it was one */
+  size_t mapped_bytes;
+};
 
 enum class kind { cq, qp };
 struct object {

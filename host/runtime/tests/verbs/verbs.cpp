@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <vector>
 
@@ -49,13 +50,15 @@ static model *cards() {
     const facts list[cards_known] = {
         {"qedr0", false, false, true, true, 1, 1, pairs}, {"mlx5_0", true, true, false, false, 0, 1, pairs},
         {"mlx5_1", true, true, true, true, 2, 2, pairs},  {"mlx5_2", true, true, false, false, 1, 1, pairs},
-        {"mlx5_3", true, true, true, true, 1, 1, 1},      {"mlx5_4", true, false, true, true, 1, 1, pairs},
+        {"mlx5_3", true, true, true, true, 1, 1, 2},      {"mlx5_4", true, false, true, true, 1, 1, pairs},
         {"mlx5_5", true, true, true, false, 1, 1, pairs}, {"mlx5_6", true, true, true, true, 1, 1, pairs},
     };
     for (int i = 0; i < cards_known; ++i) {
       const facts &f = list[i];
       snprintf(made[i].name, sizeof made[i].name, "%s", f.name);
       made[i].mlx5 = f.mlx5, made[i].devx = f.devx, made[i].ethernet = f.ethernet, made[i].v2 = f.v2;
+      /* One of those that can be opened has none. */
+      made[i].atomics = std::string(f.name) != "mlx5_5";
       made[i].active_port = f.active, made[i].ports = f.ports, made[i].pairs = f.pairs;
     }
     return made;
@@ -134,6 +137,14 @@ int ibv_close_device(struct ibv_context *given) {
   return 0;
 }
 
+int ibv_query_device(struct ibv_context *given, struct ibv_device_attr *attr) {
+  memset(attr, 0, sizeof *attr);
+  attr->max_qp_rd_atom = attr->max_qp_init_rd_atom = 16;
+  attr->atomic_cap = static_cast<context *>(given)->card->atomics ? IBV_ATOMIC_HCA : IBV_ATOMIC_NONE;
+  attr->phys_port_cnt = uint8_t(static_cast<context *>(given)->card->ports);
+  return 0;
+}
+
 int ibv_query_port(struct ibv_context *given, uint8_t port, struct _compat_ibv_port_attr *out) {
   const model *of = static_cast<context *>(given)->card;
   if (port < 1 || port > of->ports) return EINVAL;
@@ -195,45 +206,81 @@ int ibv_dealloc_pd(struct ibv_pd *given) {
   return 0;
 }
 
-struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *given, void *address, size_t bytes, uint64_t iova, unsigned access) {
-  auto *pd = static_cast<domain *>(given);
-  std::lock_guard<std::mutex> hold(everything);
-  const unsigned known = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
-  const char *wrong = nullptr;
-  if (bytes == 0 || !address) wrong = "no memory is registered";
-  else if (access & ~known) wrong = "access that nothing here asks for";
-  else if ((access & IBV_ACCESS_REMOTE_WRITE) && !(access & IBV_ACCESS_LOCAL_WRITE)) wrong = "a remote write without a local one";
-  else if ((reinterpret_cast<uint64_t>(address) ^ iova) & 4095) wrong = "an address of another place in its page";
-  else if (iova + bytes < iova) wrong = "addresses past the last one";
-  /* Pinning fails where nothing is mapped. */
-  unsigned char in[1];
-  char *page = reinterpret_cast<char *>(reinterpret_cast<uint64_t>(address) & ~uint64_t(4095));
-  if (!wrong && (mincore(page, 1, in) != 0 || mincore(page + (bytes - 1) / 4096 * 4096, 1, in) != 0)) wrong = "memory that is not mapped";
-  /* STAND_IN_LOCKED: so many bytes may be pinned (`ulimit -l`). */
-  const char *limit = getenv("STAND_IN_LOCKED");
-  static uint64_t pinned;
-  const bool too_much = limit && *limit && pinned + bytes > strtoull(limit, nullptr, 10);
-  if (!wrong && too_much) {
-    errno = ENOMEM;
-    return nullptr;
-  }
+/* What all registrations have in common; null: it is right. */
+static const char *wrong_access(domain *pd, uint64_t iova, size_t bytes, unsigned access) {
+  const unsigned known = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+  const bool changes = access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC);
+  if (bytes == 0) return "no memory is registered";
+  if (access & ~known) return "access that nothing here asks for";
+  if (changes && !(access & IBV_ACCESS_LOCAL_WRITE)) return "a remote write without a local one";
+  if ((access & IBV_ACCESS_REMOTE_ATOMIC) && !static_cast<context *>(pd->context)->card->atomics) return "atomics, which this card has not";
+  if (iova + bytes < iova) return "addresses past the last one";
+  return nullptr;
+}
+
+/* Fills a free entry; null: there is none. */
+static memory_region *enter(domain *pd, char *address, size_t bytes, uint64_t iova, unsigned access) {
   static uint8_t variant;
-  for (uint32_t i = 1; !wrong && i < regions; ++i) {
+  for (uint32_t i = 1; i < regions; ++i) {
     region &r = shared.all_regions[i];
     if (r.key != 0) continue;
     r.access = access, r.iova = iova, r.bytes = bytes, r.address = reinterpret_cast<uint64_t>(address);
     r.key = i << 8 | ++variant;
     auto *made = new memory_region();
-    made->context = given->context, made->pd = given, made->addr = address, made->length = bytes;
+    made->context = pd->context, made->pd = pd, made->addr = address, made->length = bytes;
     made->lkey = made->rkey = r.key;
     ++pd->users;
-    pinned += bytes;
-    static_cast<context *>(given->context)->alive.insert(made);
+    static_cast<context *>(pd->context)->alive.insert(made);
     return made;
   }
-  tell(0x102, std::string("ibv_reg_mr_iova2: ") + (wrong ? wrong : "no more regions"));
-  errno = wrong ? EINVAL : ENOMEM;
+  errno = ENOMEM;
   return nullptr;
+}
+
+static ibv_mr *refuse_memory(const char *call, const char *wrong) {
+  tell(0x102, std::string(call) + ": " + wrong);
+  errno = EINVAL;
+  return nullptr;
+}
+
+struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *given, void *address, size_t bytes, uint64_t iova, unsigned access) {
+  auto *pd = static_cast<domain *>(given);
+  std::lock_guard<std::mutex> hold(everything);
+  const char *wrong = address ? wrong_access(pd, iova, bytes, access) : "no memory is registered";
+  if (!wrong && ((reinterpret_cast<uint64_t>(address) ^ iova) & 4095)) wrong = "an address of another place in its page";
+  /* Pinning fails where nothing is mapped. */
+  unsigned char in[1];
+  char *page = reinterpret_cast<char *>(reinterpret_cast<uint64_t>(address) & ~uint64_t(4095));
+  if (!wrong && (mincore(page, 1, in) != 0 || mincore(page + (bytes - 1) / 4096 * 4096, 1, in) != 0)) wrong = "memory that is not mapped";
+  if (wrong) return refuse_memory("ibv_reg_mr_iova2", wrong);
+  /* STAND_IN_LOCKED: so many bytes may be pinned (`ulimit -l`). */
+  const char *limit = getenv("STAND_IN_LOCKED");
+  static uint64_t pinned;
+  if (limit && *limit && pinned + bytes > strtoull(limit, nullptr, 10)) {
+    errno = ENOMEM;
+    return nullptr;
+  }
+  memory_region *made = enter(pd, static_cast<char *>(address), bytes, iova, access);
+  if (made) pinned += bytes;
+  return made;
+}
+
+/* As the kernel takes them: a descriptor of memory, large enough, and name and offset alike within a page. */
+struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *given, uint64_t offset, size_t bytes, uint64_t iova, int fd, int access) {
+  auto *pd = static_cast<domain *>(given);
+  std::lock_guard<std::mutex> hold(everything);
+  const char *wrong = wrong_access(pd, iova, bytes, unsigned(access));
+  struct stat about;
+  if (!wrong && ((offset ^ iova) & 4095)) wrong = "an offset of another place in its page";
+  if (!wrong && (fstat(fd, &about) != 0 || about.st_size <= 0)) wrong = "a descriptor that is none of memory";
+  if (!wrong && (offset > uint64_t(about.st_size) || bytes > uint64_t(about.st_size) - offset)) wrong = "more than the descriptor's memory";
+  if (wrong) return refuse_memory("ibv_reg_dmabuf_mr", wrong);
+  void *mapped = mmap(nullptr, size_t(about.st_size), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (mapped == MAP_FAILED) return nullptr;
+  memory_region *made = enter(pd, static_cast<char *>(mapped) + offset, bytes, iova, unsigned(access));
+  if (!made) return nullptr;
+  made->mapped = mapped, made->mapped_bytes = size_t(about.st_size);
+  return made;
 }
 
 int ibv_dereg_mr(struct ibv_mr *given) {
@@ -242,6 +289,7 @@ int ibv_dereg_mr(struct ibv_mr *given) {
   memset(&shared.all_regions[mr->lkey >> 8], 0, sizeof(region));
   --static_cast<domain *>(mr->pd)->users;
   static_cast<context *>(mr->context)->alive.erase(mr);
+  if (mr->mapped) munmap(mr->mapped, mr->mapped_bytes);
   delete mr;
   return 0;
 }

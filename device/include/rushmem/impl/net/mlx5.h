@@ -8,7 +8,9 @@
  *   0   control   index (16 bits) << 8 | opcode; queue pair << 8 | segments; flags in byte 11
  *   16  address   remote address, remote key (WRITE, READ, atomics)
  *   32  data      bytes, local key, local address; or, with the inline bit, bytes and the data itself
- *       atomic    addend or value to swap in, value to compare with; the data segment for the answer at 48
+ *       atomic    addend or value to swap in, value to compare with
+ *   48  data      of an atomic: 8 bytes for what was there, which comes in the hosts' order of bytes, as the
+ *                 word itself is read and written (`ibv_query_device` promises it: IBV_ATOMIC_HCA)
  *
  * Doorbell: word 1 of the record takes the number of requests written, modulo 2^16; then the register takes
  * the first 8 bytes of a control segment. The collapsed completion queue has one entry of 64 bytes, which
@@ -27,7 +29,7 @@ enum { RUSHMEM_MLX5_COMPLETE = 8, RUSHMEM_MLX5_FENCE = 0x80 };
 
 /* Places. */
 enum { RUSHMEM_MLX5_BLOCK = 64, RUSHMEM_MLX5_FLAGS_AT = 11, RUSHMEM_MLX5_ADDRESS_AT = 16,
-       RUSHMEM_MLX5_DATA_AT = 32, RUSHMEM_MLX5_RECORD_SEND = 1, RUSHMEM_MLX5_SYNDROME_AT = 55,
+       RUSHMEM_MLX5_DATA_AT = 32, RUSHMEM_MLX5_ANSWER_AT = 48, RUSHMEM_MLX5_RECORD_SEND = 1, RUSHMEM_MLX5_SYNDROME_AT = 55,
        RUSHMEM_MLX5_COUNTER_AT = 60, RUSHMEM_MLX5_OWNER_AT = 63 };
 
 /* In the length of inline data. */

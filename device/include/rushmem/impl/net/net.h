@@ -28,11 +28,14 @@
  *
  * Order: between two operations of one thread on one PE there is none without a fence, whatever back end
  * carries them; a fence or a quiet covers all back ends that the kernel has used.
+ *
+ * Words that the cards update (`card_word`) are apart: `by_card` says whether, and then card.h has them for
+ * PEs near and far alike.
  */
 #ifndef RUSHMEM_IMPL_NET_NET_H
 #define RUSHMEM_IMPL_NET_NET_H
 
-#include <rushmem/impl/net/queue.h>
+#include <rushmem/impl/net/card.h>
 #include <rushmem/scope.h>
 
 namespace rushmem {
@@ -40,14 +43,23 @@ namespace impl {
 
 /* Whether kernels have the back end `queue` beside the proxy. On GPUs they are compiled with
  * RUSHMEM_NET_QUEUE for it: no card has run it, and with it a warp's put_signal takes 66 registers, where
- * 1024 threads have 64 each. */
-#if defined(RUSHMEM_CPU) || defined(RUSHMEM_NET_QUEUE)
+ * 1024 threads have 64 each. On the CPU device they have it unless compiled with RUSHMEM_NO_NET_QUEUE. */
+#if (defined(RUSHMEM_CPU) && !defined(RUSHMEM_NO_NET_QUEUE)) || defined(RUSHMEM_NET_QUEUE)
 constexpr bool with_queues = true;
 #else
 constexpr bool with_queues = false;
 #endif
 
 RUSHMEM_DEVICE uint64_t far_address(const volatile void *at) { return reinterpret_cast<uint64_t>(at); }
+
+/* Whether cards update `card_word`s, on all PEs of the job. A kernel that cannot have them do it ends: a word
+ * that some update by a card, and others otherwise, loses updates. */
+RUSHMEM_DEVICE bool by_card() {
+  const rushmem_queues *all = state().queues;
+  if (RUSHMEM_LIKELY(!all || all->card_words == 0)) return false;
+  if constexpr (!with_queues) fail(RUSHMEM_DEVICE_FAIL_CARD_WORD);
+  return true;
+}
 
 /* ---- order ---- */
 

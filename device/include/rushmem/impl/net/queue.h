@@ -2,10 +2,11 @@
  * doorbell; no processor of the host is on the way. net.h says what each function has to do; send_queue.h has
  * one queue, abi_queue.h the memory, mlx5.h the card's formats.
  *
- * What goes by a queue: puts, gets, p, g, signals that are set, put_signal with such a signal. What does not
- * goes by the proxy (proxy.h), whole: atomics and signals that add, which the target carries out, because a
- * card's are atomic with nobody else's; strided operations; and memory that the card does not reach (a source
- * that is neither small nor symmetric memory).
+ * What goes by a queue: puts, gets, p, g, signals that are set, put_signal with such a signal; and atomics on
+ * words that the program declares to be the cards' (card.h). What does not goes by the proxy (proxy.h),
+ * whole: other atomics and signals that add, which the target carries out, because a card's are atomic with
+ * nobody else's; strided operations; and memory that the card does not reach (a source that is neither small
+ * nor symmetric memory).
  *
  * Order. What the network gives (InfiniBand Architecture Specification 1.4, volume 1, 9.5 and table 79): the
  * peer carries out a queue's WRITEs in their order, a READ after the WRITEs before it, and completions come
@@ -25,6 +26,7 @@
  *                  waits until all requests of that queue are settled. A thread that comes after the fence
  *                  (by program order, or by a barrier) sees its count and the indices taken before it,
  *                  because both are released by the fence's own fence at system scope.
+ *                For atomics by the card (card.h) it waits until they are answered.
  *   quiet        All requests of all queues are settled, and the proxy is quiet.
  *   settled      A completion of a WRITE says that the peer's card has it, not that it is in memory. So the
  *                last request is a probe: a READ of 8 bytes from the peer's memory. The peer's card carries
@@ -127,9 +129,29 @@ extern "C" RUSHMEM_COLD void rushmem_queue_before_proxy(int pe) {
   store_release_word(&q->fences, fences);
 }
 
+/* Waits for the answers to atomics that nobody has waited for: by each PE's queue to the last that was posted
+ * there before it was counted. */
+RUSHMEM_COLD void queue_await_atomics() {
+  rushmem_queues *all = state().queues;
+  const uint64_t posted = load_acquire_word(&all->atomics);
+  if (static_cast<int64_t>(posted - load_acquire_word(&all->atomics_over)) <= 0) return;
+  const int n = state().n_pes;
+  for (int pe = 0; pe < n; ++pe) {
+    rushmem_queue *q = all->queues + pe;
+    if (!q->slots) continue;
+    const uint64_t end = load_relaxed_word(&q->last_atomic);
+    if (queue_is_complete(q, end)) continue;
+    queue_posting what;
+    queue_post(what, 0, queue_waits, pe, end);
+  }
+  fence_acq_rel();
+  queue_raise(&all->atomics_over, posted);
+}
+
 extern "C" RUSHMEM_COLD void rushmem_queue_fence() {
   if (!state().queues) return rushmem_far_fence();
   rushmem_far_quiet();
+  queue_await_atomics();
   fence_acq_rel();
   fetch_add_word(&state().queues->fences, uint64_t(1));
 }

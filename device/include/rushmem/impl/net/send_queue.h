@@ -198,9 +198,10 @@ struct queue_posting {
 /* What queue_run does beside posting. */
 enum : uint32_t {
   queue_waits = 1,    /* until the requests are complete */
-  queue_sinks = 2,    /* the request is a READ into a place for answers, which it takes and frees */
+  queue_sinks = 2,    /* the request is a READ or an atomic, answered into a place that it takes and frees */
   queue_reads = 4,    /* a READ that nobody waits for */
-  queue_probes = 8    /* a probe that nobody waits for */
+  queue_probes = 8,   /* a probe that nobody waits for */
+  queue_updates = 16  /* an atomic that nobody waits for */
 };
 
 #if !defined(RUSHMEM_COLD_IN_LIBRARY)
@@ -239,12 +240,16 @@ RUSHMEM_DEVICE void queue_write(rushmem_queue *q, uint64_t first, const volatile
   RUSHMEM_ROLLED
   for (uint32_t i = 0; i < n; ++i) queue_store(q, first + i, what->requests + i, fenced, i + 1 == n);
   if (how & queue_sinks) {
-    /* The place that was taken, instead of the one that the request names. */
+    /* The place that was taken, instead of the one that the request names; behind an atomic's operands. */
+    const volatile queue_request *r = what->requests;
     char *slot = static_cast<char *>(q->slots) + (first & q->mask) * RUSHMEM_MLX5_BLOCK;
     const uint64_t at = state().queues->sink_address + uint64_t(claim) * RUSHMEM_QUEUE_SINK_BYTES;
-    ring_store_pair(slot + 32, what->requests[0].a, big_endian(at));
+    const bool atomic = r->segments > 3;
+    ring_store_pair(slot + (atomic ? RUSHMEM_MLX5_ANSWER_AT : RUSHMEM_MLX5_DATA_AT), atomic ? r->c : r->a,
+                    big_endian(at));
   }
   if (how & queue_reads) queue_raise(&q->last_read, first + n);
+  if (how & queue_updates) queue_raise(&q->last_atomic, first + n);
   if (how & queue_probes) queue_raise(&q->probed, first + n);
   queue_stamp(q, first, n);
 }

@@ -188,3 +188,27 @@ fn memory_of_a_peer() {
     unsafe { t.stream.copy(own.base(), here.base() + 1, data.len()) }.unwrap();
     assert!(t.read(own.base(), data.len()) == data);
 }
+
+/// What a network card's driver would be given of a heap. Whether the driver takes it, only a card can show.
+#[test]
+fn heap_memory_has_a_dma_buf() {
+    let test = "heap_memory_has_a_dma_buf";
+    let Some(t) = turn(test) else { return };
+    let grain = Allocation::granularity(&t.cuda).unwrap();
+    let memory = t.memory(2 * grain);
+    if !t.cuda.facts().dma_buf {
+        let why = t.cuda.dma_buf(memory.base(), memory.bytes()).unwrap_err();
+        assert!(why.message.contains("gives no dma-bufs"), "{why}");
+        return eprintln!("SKIP {test}: {why}");
+    }
+    let kind = |fd: &OwnedFd| {
+        std::fs::read_link(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(fd))).unwrap()
+    };
+    for (at, bytes) in [(0, 2 * grain), (page_size(), 3 * page_size())] {
+        let fd = t.cuda.dma_buf(memory.base() + at, bytes).unwrap();
+        assert!(kind(&fd).to_string_lossy().contains("dmabuf"), "{:?}", kind(&fd));
+    }
+    // Past the end.
+    let error = t.cuda.dma_buf(memory.base(), 1 << 40).unwrap_err().message;
+    assert!(error.contains("cuMemGetHandleForAddressRange") && error.contains("a dma-buf of"), "{error}");
+}

@@ -76,11 +76,15 @@ pub(in crate::net) trait NetworkCard: Send {
     /// that failed.
     fn connect(&mut self, addresses: &[Option<Vec<u8>>]) -> Result<Vec<Option<Error>>>;
 
-    /// Makes `memory` known under the address `named`, for both sides of a copy.
+    /// Whether it updates words for PEs, its own among them, atomically among all that ask it to.
+    fn updates_words(&self) -> bool;
+
+    /// Makes `memory` known under the address `named`, for both sides of a copy; and its words for atomics,
+    /// where `words` says so.
     ///
     /// # Safety
     /// The memory stays until it is forgotten.
-    unsafe fn register(&mut self, memory: Memory, named: u64) -> Result<RegionKeys>;
+    unsafe fn register(&mut self, memory: Memory, named: u64, words: bool) -> Result<RegionKeys>;
 
     /// Nobody names the memory any more.
     fn forget(&mut self, keys: RegionKeys);

@@ -46,6 +46,11 @@ fn numbers_are_those_of_mlx5dv() {
         ("RUSHMEM_MLX5_FLAGS_AT", "offsetof(mlx5_wqe_ctrl_seg, fm_ce_se)", None),
         ("RUSHMEM_MLX5_ADDRESS_AT", "sizeof(mlx5_wqe_ctrl_seg)", None),
         ("RUSHMEM_MLX5_DATA_AT", "sizeof(mlx5_wqe_ctrl_seg) + sizeof(mlx5_wqe_raddr_seg)", None),
+        (
+            "RUSHMEM_MLX5_ANSWER_AT",
+            "sizeof(mlx5_wqe_ctrl_seg) + sizeof(mlx5_wqe_raddr_seg) + sizeof(mlx5_wqe_atomic_seg)",
+            None,
+        ),
         ("RUSHMEM_MLX5_RECORD_SEND", "MLX5_SND_DBR", Some(formats::RECORD_SEND as u64)),
         ("RUSHMEM_MLX5_SYNDROME_AT", "offsetof(mlx5_err_cqe, syndrome)", Some(formats::SYNDROME_AT as u64)),
         ("RUSHMEM_MLX5_COUNTER_AT", "offsetof(mlx5_cqe64, wqe_counter)", Some(formats::COUNTER_AT as u64)),
@@ -66,7 +71,8 @@ fn numbers_are_those_of_mlx5dv() {
             body += &format!("static_assert({host}ll == (long long)({theirs}), \"{ours} of the host\");\n");
         }
     }
-    body += "static_assert(sizeof(mlx5_wqe_data_seg) == 16 && sizeof(mlx5_wqe_atomic_seg) == 16 && sizeof(mlx5_cqe64) == 64 \
+    body += "static_assert(sizeof(mlx5_wqe_data_seg) == 16 && sizeof(mlx5_wqe_atomic_seg) == 16 && offsetof(mlx5_wqe_atomic_seg, swap_add) == 0 \
+             && offsetof(mlx5_wqe_atomic_seg, compare) == 8 && sizeof(mlx5_cqe64) == 64 \
              && sizeof(mlx5_err_cqe) == 64 && sizeof(mlx5_wqe_inl_data_seg) == 4, \"segments\");\nint main() {}\n";
     program("numbers_are_those_of_mlx5dv", &body);
 }

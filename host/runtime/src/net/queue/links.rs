@@ -34,9 +34,9 @@ impl Queues {
         self.has[pe]
     }
 
-    /// Whether any leads anywhere.
+    /// Whether any leads to another PE.
     pub(in crate::net) fn lead_anywhere(&self) -> bool {
-        self.has.contains(&true)
+        self.has.iter().enumerate().any(|(pe, has)| *has && pe != self.me)
     }
 
     /// Why none leads to `pe`.
@@ -49,7 +49,7 @@ impl Queues {
     pub(in crate::net) fn summary(&self, who: impl Fn(usize) -> String) -> String {
         let mut reasons: Vec<(&str, Vec<String>)> = Vec::new();
         for (pe, why) in self.left_out.iter().enumerate() {
-            let Some(why) = why else { continue };
+            let Some(why) = why.as_ref().filter(|_| pe != self.me) else { continue };
             match reasons.iter_mut().find(|(known, _)| known == why) {
                 Some((_, pes)) => pes.push(format!("PE {pe}")),
                 None => reasons.push((why, vec![who(pe)])),
@@ -60,7 +60,7 @@ impl Queues {
         }
         let rest: Vec<String> =
             reasons.iter().map(|(why, pes)| format!("{}: {why}", pes.join(", "))).collect();
-        let reached = self.has.iter().filter(|has| **has).count();
+        let reached = self.has.iter().enumerate().filter(|(pe, has)| **has && *pe != self.me).count();
         let others = self.has.len() - 1;
         format!(
             "{}, of {reached} of {others} other PEs; kernels reach the rest by the proxy: {}",
@@ -77,7 +77,7 @@ pub(in crate::net) fn all_connected(failures: Vec<Option<Error>>) -> Result<()> 
 }
 
 /// What a PE says of itself when cards are connected where there are some: its card's address, or why it has
-/// none.
+/// none. With an empty address, that its card has what the others are to have, too.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::net) enum CardOffer {
     Card(Vec<u8>),
@@ -146,9 +146,10 @@ mod tests {
         let why = |text: &str| Some(text.to_owned());
         queues.leave_out(&[why("no card"), why("it is itself"), None, why("no card")]).unwrap();
         let has: Vec<bool> = (0..4).map(|pe| queues.leads_to(pe)).collect();
+        // The queue to itself is not spoken of.
         assert_eq!(has, [false, false, true, false]);
         assert_eq!([0, 1, 2, 3].map(|pe| header(&queues, pe) != 0), [false, false, true, false]);
-        assert!(queues.lead_anywhere() && queues.why_left_out(1).is_none());
+        assert!(queues.lead_anywhere() && queues.why_left_out(1) == Some("it is itself"));
         let line = queues.summary(|pe| format!("PE {pe} (host a)"));
         assert!(
             line.ends_with(

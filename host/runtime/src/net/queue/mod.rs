@@ -4,6 +4,7 @@
 //! have left busy, which its fence and quiet wait for, and of failures.
 //!
 //! - [`card`]: what a card gives. [`mlx5`] is one; [`emulated`] is one as a program, for tests.
+//! - [`words`]: whether cards update words for the kernels of the job.
 //! - [`layout`]: where things lie in their memory. [`formats`]: what the host itself reads and writes of the
 //!   card's formats. [`links`]: to which PEs queues lead.
 
@@ -15,6 +16,7 @@ mod formats_tests;
 mod layout;
 pub(in crate::net) mod links;
 pub(in crate::net) mod mlx5;
+mod words;
 
 use std::sync::atomic::{fence, AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
@@ -47,6 +49,7 @@ struct KnownPiece {
 
 /// The queues of a PE.
 pub(in crate::net) struct Queues {
+    me: usize,
     // Dropped first: it uses the memory.
     card: Box<dyn NetworkCard>,
     shared: HostMemory,
@@ -59,14 +62,16 @@ pub(in crate::net) struct Queues {
     failed: Vec<bool>,
     registered: Vec<KnownPiece>,
     entries: usize,
+    /// All PEs have agreed that cards update words.
+    words: bool,
 }
 
 // SAFETY: the memory is accessed by protocol only: atomics, and words that belong to one side at a time.
 unsafe impl Send for Queues {}
 
 impl Queues {
-    /// The queues of PE `me` to `n - 1` others, of `slots` requests each, on `card`, for kernels on the CPU
-    /// or on `gpu`.
+    /// The queues of PE `me` to all `n`, itself among them, of `slots` requests each, on `card`, for kernels
+    /// on the CPU or on `gpu`.
     pub(in crate::net) fn new(
         me: usize,
         n: usize,
@@ -81,28 +86,25 @@ impl Queues {
         let mut card = card;
         let host = shared.host().cast::<u8>();
         layout.lead = (host as usize).next_multiple_of(needs.page) - host as usize;
-        let has: Vec<bool> = (0..n).map(|pe| pe != me).collect();
         // SAFETY: within the memory.
         let at = |offset: usize| unsafe { host.add(offset) };
-        let memory = |pe: usize| {
-            has[pe].then(|| QueueMemory {
-                slots: at(layout.queue(pe)),
-                count: slots,
-                record: at(layout.record(pe)).cast(),
-                bell: at(layout.record(pe) + LINE).cast(),
-                completion: at(layout.completion(pe)).cast(),
-            })
+        let memory = |pe: usize| QueueMemory {
+            slots: at(layout.queue(pe)),
+            count: slots,
+            record: at(layout.record(pe)).cast(),
+            bell: at(layout.record(pe) + LINE).cast(),
+            completion: at(layout.completion(pe)).cast(),
         };
-        for memory in (0..n).filter_map(memory) {
+        for memory in (0..n).map(memory) {
             // SAFETY: the entry's last word; nobody else knows the memory yet.
             unsafe { memory.completion.add(7).write(u64::from(formats::NONE_YET) << 60) };
         }
         let area = QueueArea { start: at(layout.lead), bytes: layout.sinks() - layout.lead };
         // SAFETY: `shared` is dropped after the card.
-        let open = unsafe { card.open(area, (0..n).map(memory).collect()) }?;
+        let open = unsafe { card.open(area, (0..n).map(|pe| Some(memory(pe))).collect()) }?;
         let sinks = Memory { address: at(layout.sinks()) as usize, bytes: SINKS, gpu: false, single: true };
         // SAFETY: `shared` is dropped after the card, and stays until then.
-        let sink_keys = unsafe { card.register(sinks, sinks.address as u64) }?;
+        let sink_keys = unsafe { card.register(sinks, sinks.address as u64, false) }?;
 
         // The device's own: queues, then stamps, then the places for answers, then their header.
         let base = shared.device_address();
@@ -113,16 +115,16 @@ impl Queues {
         let lines = (head_at + size_of::<RawQueues>()).div_ceil(LINE);
         let fill = |device: u64| {
             let mut bytes = vec![0u8; lines * LINE];
-            for pe in (0..n).filter(|pe| has[*pe]) {
+            for (pe, open) in open.iter().enumerate() {
                 let queue = RawQueue {
                     slots: there(layout.queue(pe)),
                     record: there(layout.record(pe)),
                     // A card's own register is at one address for the host and for kernels on the CPU.
-                    bell: open[pe].bell.map_or(there(layout.record(pe) + LINE), |bell| bell as u64),
+                    bell: open.bell.map_or(there(layout.record(pe) + LINE), |bell| bell as u64),
                     completion: there(layout.completion(pe)),
                     stamps: device + (stamps_at + pe * slots * size_of::<u32>()) as u64,
                     mask: slots as u32 - 1,
-                    number: open[pe].number,
+                    number: open.number,
                     ..RawQueue::NONE
                 };
                 // SAFETY: plain words, within the vector.
@@ -143,11 +145,14 @@ impl Queues {
                 sink_address: sinks.address as u64,
                 sink_lkey: sink_keys.local.to_be(),
                 reserved_key: 0,
-                reserved: [0; 9],
+                card_words: 0,
+                reserved: [0; 8],
                 sink_tail: 0,
                 pad_sink: [0; 15],
                 fences: 0,
-                pad_fences: [0; 15],
+                atomics: 0,
+                atomics_over: 0,
+                pad_fences: [0; 13],
             };
             // SAFETY: plain words, within the vector.
             unsafe { bytes.as_mut_ptr().add(head_at).cast::<RawQueues>().write_unaligned(head) };
@@ -168,6 +173,7 @@ impl Queues {
             }
         };
         Ok(Queues {
+            me,
             card,
             shared,
             device,
@@ -175,9 +181,10 @@ impl Queues {
             open,
             failed: vec![false; n],
             left_out: vec![None; n],
-            has,
+            has: vec![true; n],
             registered: Vec::new(),
             entries: 0,
+            words: false,
         })
     }
 
@@ -215,8 +222,11 @@ impl Queues {
 
     /// What the device state's `queues` is to be.
     pub(in crate::net) fn device_address(&self) -> usize {
-        let head = (self.busy_at() + RUSHMEM_QUEUE_SINKS * size_of::<u64>()).next_multiple_of(LINE);
-        self.device_base() + head
+        self.device_base() + self.head_at()
+    }
+
+    fn head_at(&self) -> usize {
+        (self.busy_at() + RUSHMEM_QUEUE_SINKS * size_of::<u64>()).next_multiple_of(LINE)
     }
 
     // ---- memory ----
@@ -227,7 +237,7 @@ impl Queues {
     /// The memory stays until it is forgotten.
     pub(in crate::net) unsafe fn register(&mut self, id: u32, offset: usize, memory: Memory) -> Result<u32> {
         // SAFETY: as this function's contract says.
-        let keys = unsafe { self.card.register(memory, offset as u64) }?;
+        let keys = unsafe { self.card.register(memory, offset as u64, self.words) }?;
         self.registered.push(KnownPiece { id, keys, entry: None });
         Ok(keys.remote)
     }

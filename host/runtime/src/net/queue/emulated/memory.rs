@@ -8,7 +8,6 @@ use crate::error::Result;
 use crate::gpu::stream::{Priority, Stream};
 use crate::gpu::Cuda;
 use crate::net::transport::Memory;
-use crate::word::{Update, Word};
 
 /// A registered piece.
 #[derive(Debug, Clone, Copy)]
@@ -16,6 +15,8 @@ struct CardRegion {
     /// The address by which requests name its first byte.
     named: u64,
     memory: Memory,
+    /// Its words may be updated.
+    words: bool,
 }
 
 /// All of them, by key.
@@ -23,6 +24,13 @@ pub(super) struct Regions {
     all: HashMap<u32, CardRegion>,
     /// Where some are a GPU's.
     gpu: Option<Stream>,
+}
+
+/// What an atomic does.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum WordChange {
+    Add(u64),
+    Swap { value: u64, compare: u64 },
 }
 
 /// A place in a registered piece.
@@ -44,8 +52,8 @@ impl Regions {
         Ok(Regions { all: HashMap::new(), gpu })
     }
 
-    pub(super) fn insert(&mut self, key: u32, named: u64, memory: Memory) {
-        self.all.insert(key, CardRegion { named, memory });
+    pub(super) fn insert(&mut self, key: u32, named: u64, memory: Memory, words: bool) {
+        self.all.insert(key, CardRegion { named, memory, words });
     }
 
     pub(super) fn remove(&mut self, key: u32) {
@@ -73,6 +81,15 @@ impl Regions {
             ));
         }
         Ok(CardPlace { at: region.memory.address + inside as usize, gpu: region.memory.gpu })
+    }
+
+    /// The same of a word that is to be updated.
+    pub(super) fn find_word(&self, key: u32, address: u64) -> std::result::Result<CardPlace, String> {
+        let place = self.find(key, address, size_of::<u64>())?;
+        match self.all.get(&key) {
+            Some(region) if region.words => Ok(place),
+            _ => Err(format!("key {key:#010x} is none for atomics")),
+        }
     }
 
     /// Copies bytes out.
@@ -109,22 +126,22 @@ impl Regions {
         }
     }
 
-    /// Updates a word of 8 bytes; what it was. On a GPU's memory atomic with this card's updates alone, as a
-    /// card's are.
-    pub(super) fn update(&self, at: CardPlace, update: Update, value: u64, compare: u64) -> Result<u64> {
-        if at.gpu {
-            let mut bytes = [0; 8];
-            self.read(at, &mut bytes)?;
-            let old = u64::from_le_bytes(bytes);
-            let new = match update {
-                Update::Add => old.wrapping_add(value),
-                _ if old == compare => value,
-                _ => old,
-            };
-            self.write(at, &new.to_le_bytes())?;
-            return Ok(old);
+    /// Updates an aligned word of 8 bytes; what it was. Atomic with this card's other updates, as its one
+    /// thread makes them, and with nothing else: a card's are not. `late`: time passes between the load and
+    /// the store.
+    pub(super) fn update(&self, at: CardPlace, change: WordChange, late: bool) -> Result<u64> {
+        let mut bytes = [0; 8];
+        self.read(at, &mut bytes)?;
+        let old = u64::from_le_bytes(bytes);
+        let new = match change {
+            WordChange::Add(value) => old.wrapping_add(value),
+            WordChange::Swap { value, compare } if old == compare => value,
+            WordChange::Swap { .. } => old,
+        };
+        if late {
+            std::thread::yield_now();
         }
-        // SAFETY: an aligned word of registered memory, which stays until it is forgotten.
-        Ok(unsafe { u64::update(at.at as *mut u8, update, value, compare) })
+        self.write(at, &new.to_le_bytes())?;
+        Ok(old)
     }
 }

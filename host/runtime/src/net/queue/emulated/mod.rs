@@ -136,6 +136,8 @@ impl NetworkCard for SoftwareCard {
             // 24 bits; none is 0.
             let number = (inside.rest.chance.number() as u32 & 0xff_ffff).max(1);
             let left = self.lose.map(|about| about.max(1) + inside.rest.chance.number() % about.max(1));
+            // No cable leads to itself that could be lost.
+            let left = left.filter(|_| pe != self.me);
             inside.pairs.push(memory.map(|memory| Pair::new(memory, number, pe, left)));
             open.push(OpenQueue { number, bell: None });
         }
@@ -162,6 +164,9 @@ impl NetworkCard for SoftwareCard {
                 pair.attach(link);
             }
         }
+        if let Some(Some(pair)) = lock(&self.inside).pairs.get_mut(self.me) {
+            pair.attach(Link::to_itself());
+        }
         let (inside, stop, cuda) = (Arc::clone(&self.inside), Arc::clone(&self.stop), self.cuda.clone());
         let run = move || {
             let _current = cuda.as_ref().map(|cuda| cuda.current());
@@ -172,7 +177,11 @@ impl NetworkCard for SoftwareCard {
         Ok(addresses.iter().map(|_| None).collect())
     }
 
-    unsafe fn register(&mut self, memory: Memory, named: u64) -> Result<RegionKeys> {
+    fn updates_words(&self) -> bool {
+        true
+    }
+
+    unsafe fn register(&mut self, memory: Memory, named: u64, words: bool) -> Result<RegionKeys> {
         let mut inside = lock(&self.inside);
         let key = loop {
             let key = inside.rest.chance.number() as u32;
@@ -180,7 +189,7 @@ impl NetworkCard for SoftwareCard {
                 break key;
             }
         };
-        inside.rest.regions.insert(key, named, memory);
+        inside.rest.regions.insert(key, named, memory, words);
         Ok(RegionKeys { local: key, remote: key })
     }
 
@@ -244,7 +253,8 @@ impl Inside {
             revents: 0,
         };
         let links = self.pairs.iter().flatten().filter_map(Pair::link);
-        let links = links.map(|link| entry(link.stream.as_raw_fd(), link.has_output()));
+        let links =
+            links.filter_map(|link| Some(entry(link.stream.as_ref()?.as_raw_fd(), link.has_output())));
         let mut fds: Vec<_> = links.chain([entry(self.listener.as_raw_fd(), false)]).collect();
         move || {
             let time = libc::timespec { tv_sec: 0, tv_nsec: most.subsec_nanos() as _ };

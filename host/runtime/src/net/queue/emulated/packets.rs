@@ -47,9 +47,9 @@ pub(super) const PART: usize = 32 << 10;
 /// Bytes that may wait to be sent.
 const WAITING: usize = 256 << 10;
 
-/// One end of a connection.
+/// One end of a connection; or both, of a pair that is connected to itself.
 pub(super) struct Link {
-    pub(super) stream: UnixStream,
+    pub(super) stream: Option<UnixStream>,
     input: Vec<u8>,
     output: Vec<u8>,
     sent: usize,
@@ -58,7 +58,12 @@ pub(super) struct Link {
 impl Link {
     pub(super) fn new(stream: UnixStream) -> std::io::Result<Link> {
         stream.set_nonblocking(true)?;
-        Ok(Link { stream, input: Vec::new(), output: Vec::new(), sent: 0 })
+        Ok(Link { stream: Some(stream), ..Link::to_itself() })
+    }
+
+    /// What is sent comes back.
+    pub(super) fn to_itself() -> Link {
+        Link { stream: None, input: Vec::new(), output: Vec::new(), sent: 0 }
     }
 
     pub(super) fn is_full(&self) -> bool {
@@ -82,9 +87,14 @@ impl Link {
 
     /// Moves bytes both ways. `Err`: the connection is gone.
     pub(super) fn progress(&mut self) -> Result<bool, ()> {
+        let Some(stream) = &mut self.stream else {
+            let moved = self.has_output();
+            self.input.extend(self.output.drain(..).skip(std::mem::take(&mut self.sent)));
+            return Ok(moved);
+        };
         let mut moved = false;
-        while self.has_output() {
-            match self.stream.write(&self.output[self.sent..]) {
+        while self.output.len() > self.sent {
+            match stream.write(&self.output[self.sent..]) {
                 Ok(0) => return Err(()),
                 Ok(n) => (self.sent, moved) = (self.sent + n, true),
                 Err(e) if e.kind() == ErrorKind::WouldBlock => break,
@@ -92,13 +102,13 @@ impl Link {
                 Err(_) => return Err(()),
             }
         }
-        if !self.has_output() {
+        if self.output.len() == self.sent {
             self.output.clear();
             self.sent = 0;
         }
         let mut part = [0; 16 << 10];
         for _ in 0..8 {
-            match self.stream.read(&mut part) {
+            match stream.read(&mut part) {
                 Ok(0) => return Err(()),
                 Ok(n) => {
                     self.input.extend_from_slice(&part[..n]);

@@ -3,10 +3,12 @@
 //!
 //! Adverse where a card may be: requests wait before they are taken and completions before they are written,
 //! so that queues overtake each other; parts of a WRITE arrive in either direction; a READ is answered behind
-//! WRITEs that came after it, unless they have the fence. A slot that was taken is poisoned.
+//! WRITEs that came after it, unless they have the fence ([`responder`]). A slot that was taken is poisoned.
+
+mod responder;
 
 use std::collections::VecDeque;
-use std::sync::atomic::{fence, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::chance::Chance;
@@ -14,7 +16,6 @@ use super::memory::{CardPlace, Regions};
 use super::packets::{Frame, Kind, Link, LAST, PART};
 use super::requests::{syndrome, written, Body, LocalBytes, Mistake, WorkRequest, BLOCK};
 use crate::net::queue::card::QueueMemory;
-use crate::word::Update;
 
 /// Requests on their way at a time.
 const WINDOW: usize = 16;
@@ -422,68 +423,6 @@ impl Pair {
         if n == left {
             flight.over = Some(Ok(()));
             flight.ready = if rest.chance.one_in(4) { rest.chance.due() } else { now };
-        }
-    }
-
-    // ---- the peer's requests ----
-
-    fn answer_late(&mut self, rest: &mut Rest, now: Instant, all: bool) -> bool {
-        let mut worked = false;
-        while self.late.front().is_some_and(|(due, _)| all || now >= *due) {
-            if let Some((_, frame)) = self.late.pop_front() {
-                self.carry_out(rest, &frame);
-                worked = true;
-            }
-        }
-        worked
-    }
-
-    fn reply(&mut self, to: &Frame, kind: Kind, more: u8, data: Vec<u8>) {
-        if let Some(link) = &mut self.link {
-            link.send(&Frame { kind, more, key: 0, index: to.index, address: 0, a: 0, b: 0, data });
-        }
-    }
-
-    fn carry_out(&mut self, rest: &mut Rest, frame: &Frame) {
-        let bytes = match frame.kind {
-            Kind::Write => frame.data.len(),
-            Kind::Read => frame.a as usize,
-            _ => 8,
-        };
-        let done = rest.regions.find(frame.key, frame.address, bytes).and_then(|place| {
-            let done = match frame.kind {
-                Kind::Write => {
-                    rest.regions.write(place, &frame.data).map(|()| {
-                        if frame.more == LAST {
-                            // What was written comes before the acknowledgement.
-                            fence(Ordering::Release);
-                            self.reply(frame, Kind::Done, 0, Vec::new());
-                        }
-                    })
-                }
-                Kind::Read => {
-                    let (mut at, mut read) = (0, Ok(()));
-                    while at < bytes && read.is_ok() {
-                        let mut data = vec![0; PART.min(bytes - at)];
-                        read = rest.regions.read(place.offset(at), &mut data);
-                        at += data.len();
-                        self.reply(frame, Kind::Data, 0, data);
-                    }
-                    read
-                }
-                Kind::FetchAdd | Kind::CompareSwap => {
-                    let update = if frame.kind == Kind::FetchAdd { Update::Add } else { Update::CompareSwap };
-                    rest.regions
-                        .update(place, update, frame.a, frame.b)
-                        .map(|old| self.reply(frame, Kind::Data, 0, old.to_le_bytes().to_vec()))
-                }
-                _ => Ok(()),
-            };
-            done.map_err(|e| e.message)
-        });
-        if let Err(why) = done {
-            self.tell(rest, &format!("the peer's request {}: remote memory: {why}", frame.index));
-            self.reply(frame, Kind::Refused, syndrome::REMOTE_ACCESS, Vec::new());
         }
     }
 }

@@ -11,6 +11,7 @@ pub(super) mod syndrome {
     pub(in super::super) const LOCAL_OPERATION: u8 = 0x02;
     pub(in super::super) const LOCAL_PROTECTION: u8 = 0x04;
     pub(in super::super) const FLUSHED: u8 = 0x05;
+    pub(in super::super) const REMOTE_INVALID: u8 = 0x12;
     pub(in super::super) const REMOTE_ACCESS: u8 = 0x13;
     pub(in super::super) const RETRIES_EXCEEDED: u8 = 0x15;
 }
@@ -122,11 +123,9 @@ impl WorkRequest {
         };
         let answer = || {
             let answer = local(48)?;
-            if answer.bytes != 8 || remote % 8 != 0 {
-                return operation(format!(
-                    "an atomic on {remote:#x} with an answer of {} bytes",
-                    answer.bytes
-                ));
+            if answer.bytes != 8 {
+                let why = format!("an atomic with {} bytes for its answer, which has 8", answer.bytes);
+                return wrong(syndrome::LOCAL_LENGTH, why);
             }
             Ok(answer)
         };

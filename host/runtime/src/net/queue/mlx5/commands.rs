@@ -62,8 +62,10 @@ fields! {
     QP_NEXT_SEND = qpc next_send_psn, 0x3c8, 24;
     QP_SEND_CQ = qpc cqn_snd, 0x3e8, 24;
     QP_LOG_READS_IN = qpc log_rra_max, 0x488, 3;
+    QP_ATOMIC_MODE = qpc atomic_mode, 0x48c, 4;
     QP_READS = qpc rre, 0x490, 1;
     QP_WRITES = qpc rwe, 0x491, 1;
+    QP_ATOMICS = qpc rae, 0x492, 1;
     QP_RNR_TIMER = qpc min_rnr_nak, 0x4a3, 5;
     QP_NEXT_RECEIVE = qpc next_rcv_psn, 0x4a8, 24;
     QP_RECEIVE_CQ = qpc cqn_rcv, 0x4e8, 24;
@@ -86,7 +88,10 @@ const MIGRATED: u64 = 3;
 const NO_RECEIVES: u64 = 3;
 /// 2^30 bytes: the longest message there is.
 const LOG_MESSAGE: u64 = 30;
-/// READs under way at a time, 2^4, which all cards have.
+/// As the InfiniBand specification has them: fetch-and-add, compare-and-swap, 8 bytes
+/// (`MLX5_ATOMIC_MODE_IB_COMP`).
+const INFINIBAND_ATOMICS: u64 = 1;
+/// READs and atomics under way at a time, 2^4, which all cards have.
 const LOG_READS: u64 = 4;
 /// 4.096 us * 2^18: a second without an acknowledgement, seven times. A peer's death is reported
 /// sooner by other ways; this is for a link that is gone.
@@ -192,12 +197,16 @@ pub(super) fn create_qp(parts: &QueueParts, pd: u32, cq: u32) -> Command {
         )
 }
 
-/// The pair takes the peer's READs and WRITEs. No atomics: a card's are atomic with nobody else's.
-pub(super) fn init(number: u32, port: u8) -> Command {
-    Command::new("RST2INIT_QP", 0x502).with(0, &[(MODIFY_NUMBER, number.into())]).with(
+/// The pair takes the peer's READs and WRITEs; and its atomics of 8 bytes, where the card has them.
+pub(super) fn init(number: u32, port: u8, atomics: bool) -> Command {
+    let command = Command::new("RST2INIT_QP", 0x502).with(0, &[(MODIFY_NUMBER, number.into())]).with(
         QP_CONTEXT,
         &[(QP_MIGRATION, MIGRATED), (QP_PATH_PORT, port.into()), (QP_READS, 1), (QP_WRITES, 1)],
-    )
+    );
+    if atomics {
+        return command.with(QP_CONTEXT, &[(QP_ATOMICS, 1), (QP_ATOMIC_MODE, INFINIBAND_ATOMICS)]);
+    }
+    command
 }
 
 /// The way to the peer's pair.

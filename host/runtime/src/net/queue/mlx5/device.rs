@@ -7,11 +7,14 @@ use std::ptr::null_mut;
 
 use super::commands::{answer, status_text, Command, Path, ANSWER};
 use super::library::{
-    ContextAttr, GidEntry, Objects, PathAttr, PathFacts, PdFacts, Pointer, PortAttr, VerbsFunctions,
-    OBJECT_PATH, OBJECT_PD, VECTOR_MAC,
+    ContextAttr, DeviceAttr, GidEntry, Objects, PathAttr, PathFacts, PdFacts, Pointer, PortAttr,
+    VerbsFunctions, OBJECT_PATH, OBJECT_PD, VECTOR_MAC,
 };
 use crate::error::{err, Error, Result};
 
+/// `IBV_ATOMIC_NONE`. Else they are atomic for what goes through the card, or for processors, too, which
+/// nothing here relies on.
+const NO_ATOMICS: u32 = 0;
 /// `IBV_PORT_ACTIVE`.
 const ACTIVE: u32 = 4;
 /// `IBV_LINK_LAYER_ETHERNET`.
@@ -75,6 +78,8 @@ pub(super) struct OpenCard {
     pub(super) port: u8,
     gid_index: u8,
     pub(super) address: Address,
+    /// It has fetch-and-add and compare-and-swap, atomic among all that ask it.
+    pub(super) atomics: bool,
 }
 
 // SAFETY: rdma-core's objects may be used by any thread.
@@ -191,7 +196,13 @@ impl OpenCard {
             port: 0,
             gid_index: 0,
             address: Address { ethernet: false, v2: false, mtu: 0, lid: 0, gid: [0; 16] },
+            atomics: false,
         };
+        let mut attr = DeviceAttr::default();
+        // SAFETY: an open device; writes the attributes. What answers in another order of bytes says that it
+        // has none.
+        let asked = unsafe { (verbs.ibv_query_device)(context, &mut attr) };
+        opened.atomics = asked == 0 && attr.atomics != NO_ATOMICS;
         opened.choose_port(wish)?;
         opened.domain()?;
         Ok(opened)

@@ -42,6 +42,24 @@ pub(super) struct PortAttr {
     pub(super) more: [u8; 16],
 }
 
+/// `ibv_device_attr`, of 232 bytes, and more should a library have more.
+#[repr(C, align(8))]
+pub(super) struct DeviceAttr {
+    before: [u8; ATOMICS_AT],
+    /// `atomic_cap`.
+    pub(super) atomics: u32,
+    after: [u8; 512 - ATOMICS_AT - 4],
+}
+
+/// Where `atomic_cap` is in it.
+const ATOMICS_AT: usize = 164;
+
+impl Default for DeviceAttr {
+    fn default() -> Self {
+        DeviceAttr { before: [0; ATOMICS_AT], atomics: 0, after: [0; 512 - ATOMICS_AT - 4] }
+    }
+}
+
 /// `ibv_gid_entry`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
@@ -160,11 +178,13 @@ functions! {
     VERBS ibv_free_device_list(*mut Pointer);
     VERBS ibv_get_device_name(Pointer) -> *const c_char;
     VERBS ibv_close_device(Pointer) -> c_int;
+    VERBS ibv_query_device(Pointer, *mut DeviceAttr) -> c_int;
     VERBS ibv_query_port(Pointer, u8, *mut PortAttr) -> c_int;
     VERBS _ibv_query_gid_ex(Pointer, u32, u32, *mut GidEntry, u32, usize) -> c_int;
     VERBS ibv_alloc_pd(Pointer) -> Pointer;
     VERBS ibv_dealloc_pd(Pointer) -> c_int;
     VERBS ibv_reg_mr_iova2(Pointer, Pointer, usize, u64, u32) -> *mut MemoryRegion;
+    VERBS ibv_reg_dmabuf_mr(Pointer, u64, usize, u64, c_int, c_int) -> *mut MemoryRegion;
     VERBS ibv_dereg_mr(*mut MemoryRegion) -> c_int;
     VERBS ibv_create_ah(Pointer, *mut PathAttr) -> Pointer;
     VERBS ibv_destroy_ah(Pointer) -> c_int;

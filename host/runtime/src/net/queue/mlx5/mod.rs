@@ -3,13 +3,14 @@
 //! run on it.
 //!
 //! - [`library`]: what is called of `libibverbs` and `libmlx5`. [`commands`]: the firmware's commands.
-//! - [`device`]: the opened card. [`pair`]: a queue to a PE.
+//! - [`device`]: the opened card. [`pair`]: a queue to a PE. [`memory`]: what requests may name.
 
 mod commands;
 #[cfg(test)]
 mod commands_tests;
 mod device;
 mod library;
+mod memory;
 mod pair;
 #[cfg(test)]
 mod tests;
@@ -19,7 +20,8 @@ use std::path::Path as FilePath;
 use std::sync::Arc;
 
 use self::device::{Address, CardOrder, OpenCard, Wish};
-use self::library::MemoryRegion;
+pub(in crate::net) use self::memory::DmaBufs;
+use self::memory::RegisteredMemory;
 use self::pair::{CardPair, QueuePlace, Umem};
 use super::card::{NetworkCard, OpenQueue, QueueArea, QueueMemory, QueueNeeds, RegionKeys};
 use crate::error::{err, Error, Result};
@@ -33,29 +35,6 @@ const HEAD: usize = 22;
 /// Of an address, for each PE: the number of the pair that leads there, and its first packet's number.
 const EACH: usize = 8;
 const VERSION: u8 = 1;
-/// `IBV_ACCESS_LOCAL_WRITE`, `REMOTE_WRITE` and `REMOTE_READ`. Not `RELAXED_ORDERING`: the order that
-/// `impl/net/queue.h` argues rests on WRITEs that arrive in order.
-const ACCESS: u32 = 1 | 2 | 4;
-
-/// Memory that requests may name.
-struct RegisteredMemory {
-    device: Arc<OpenCard>,
-    region: *mut MemoryRegion,
-}
-
-// SAFETY: a handle that any thread may use.
-unsafe impl Send for RegisteredMemory {}
-
-impl Drop for RegisteredMemory {
-    fn drop(&mut self) {
-        // SAFETY: the region that was made.
-        if unsafe { (self.device.verbs.ibv_dereg_mr)(self.region) } != 0 {
-            let why = std::io::Error::last_os_error();
-            log::warn!("{}: memory is still registered: {why}", self.device.who());
-        }
-    }
-}
-
 /// The card of one PE.
 pub(in crate::net) struct Mlx5Card {
     me: usize,
@@ -64,23 +43,27 @@ pub(in crate::net) struct Mlx5Card {
     umem: Option<Umem>,
     registered: HashMap<u32, RegisteredMemory>,
     device: Arc<OpenCard>,
+    /// Where heaps are in GPU memory.
+    gpu: Option<DmaBufs>,
     /// The first number of packets to each PE.
     psns: Vec<u32>,
 }
 
 impl Mlx5Card {
     /// Opens the card that `wish` names (`RUSHMEM_CARD`), else the first with an active port, in that order;
-    /// by the libraries in `folder` (`RUSHMEM_VERBS`), or where the system finds them.
+    /// by the libraries in `folder` (`RUSHMEM_VERBS`), or where the system finds them. `gpu` describes GPU
+    /// memory to it.
     pub(in crate::net) fn new(
         me: usize,
         folder: Option<&FilePath>,
         wish: Option<&str>,
         order: CardOrder<'_>,
+        gpu: Option<DmaBufs>,
     ) -> Result<Mlx5Card> {
         let wish = wish.map(Wish::parse).transpose()?;
         let device = Arc::new(OpenCard::open(folder, wish.as_ref(), order)?);
         let (pairs, psns) = (Vec::new(), Vec::new());
-        Ok(Mlx5Card { me, pairs, umem: None, registered: HashMap::new(), device, psns })
+        Ok(Mlx5Card { me, pairs, umem: None, registered: HashMap::new(), device, gpu, psns })
     }
 
     /// The card and its port.
@@ -174,25 +157,16 @@ impl NetworkCard for Mlx5Card {
         Ok(pairs.map(|(pe, (address, pair))| to(pe, address.as_deref()?, pair.as_ref()?).err()).collect())
     }
 
-    unsafe fn register(&mut self, memory: Memory, named: u64) -> Result<RegionKeys> {
-        if memory.gpu {
-            return Err(err!(
-                ENVIRONMENT,
-                "{}: this release registers no GPU memory with a card: RUSHMEM_DEVICE=cpu, or leave out RUSHMEM_TRANSPORT=queue",
-                self.device.who()
-            ));
-        }
-        let OpenCard { verbs, pd, .. } = &*self.device;
+    fn updates_words(&self) -> bool {
+        self.device.atomics
+    }
+
+    unsafe fn register(&mut self, memory: Memory, named: u64, words: bool) -> Result<RegionKeys> {
         // SAFETY: the caller's memory stays until it is forgotten.
-        let region =
-            unsafe { (verbs.ibv_reg_mr_iova2)(*pd, memory.address as *mut _, memory.bytes, named, ACCESS) };
-        if region.is_null() {
-            let what = format!("registering {} bytes at {:#x}", memory.bytes, memory.address);
-            return Err(self.device.failed(&what, "ulimit -l must let the symmetric heap be pinned"));
-        }
-        // SAFETY: the region that was made.
-        let keys = unsafe { RegionKeys { local: (*region).lkey, remote: (*region).rkey } };
-        self.registered.insert(keys.local, RegisteredMemory { device: Arc::clone(&self.device), region });
+        let registered =
+            unsafe { RegisteredMemory::new(&self.device, self.gpu.as_ref(), memory, named, words) }?;
+        let keys = registered.keys();
+        self.registered.insert(keys.local, registered);
         Ok(keys)
     }
 

@@ -125,7 +125,7 @@ impl CardPair {
     pub(super) fn connect(&self, path: &Path, mtu: u8, peer: u32, psn: [u32; 2]) -> Result<()> {
         let port = self.device.port;
         let steps = [
-            commands::init(self.number, port),
+            commands::init(self.number, port, self.device.atomics),
             commands::rtr(self.number, port, mtu, path, peer, psn[1]),
             commands::rts(self.number, psn[0]),
         ];

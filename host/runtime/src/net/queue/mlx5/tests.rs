@@ -1,6 +1,7 @@
 //! The card's path over the stand-in (`host/runtime/tests/verbs`), which checks each call and command: cards
 //! that can be opened and cards that cannot, all that is made and freed, and refusals.
 
+use std::os::fd::OwnedFd;
 use std::path::{Path as FilePath, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,6 +13,7 @@ use crate::net::queue::card::NetworkCard;
 use crate::net::queue::links::all_connected;
 use crate::net::queue::Queues;
 use crate::net::transport::Memory;
+use crate::os::Memfd;
 use crate::verbs;
 
 /// The stand-in counts for the whole process, so that one test at a time uses it.
@@ -62,7 +64,7 @@ impl StandIn {
     }
 
     fn card(&self, me: usize, name: Option<&str>) -> crate::error::Result<Mlx5Card> {
-        Mlx5Card::new(me, Some(&self.folder), name, &as_listed)
+        Mlx5Card::new(me, Some(&self.folder), name, &as_listed, None)
     }
 }
 
@@ -79,7 +81,7 @@ fn cards_are_opened_in_the_order_that_is_given() {
             let place = |wanted: &&str| names.iter().position(|name| name == wanted).unwrap();
             order.iter().map(place).collect()
         };
-        Mlx5Card::new(0, Some(&stand_in.folder), wish, &order).map(|card| card.who())
+        Mlx5Card::new(0, Some(&stand_in.folder), wish, &order, None).map(|card| card.who())
     };
     assert_eq!(opened(None, &["mlx5_5", "mlx5_1"]).unwrap(), "mlx5_5, port 1");
     // No mlx5, a port that is down, no GID: the next one.
@@ -142,8 +144,30 @@ fn cards_that_cannot_be_opened_say_why() {
         assert!(error.contains(why) && error.contains("rushmem-info lists the cards"), "{wish}: {error}");
     }
     let error =
-        Mlx5Card::new(0, Some(FilePath::new("/nonexistent")), None, &as_listed).err().unwrap().message;
+        Mlx5Card::new(0, Some(FilePath::new("/nonexistent")), None, &as_listed, None).err().unwrap().message;
     assert!(error.contains("no libibverbs.so.1") && error.contains("RUSHMEM_VERBS"), "{error}");
+}
+
+/// Atomics are asked for of a card that has them, and of no other.
+#[test]
+fn a_card_without_atomics_updates_no_words() {
+    let Some(stand_in) = stand_in("a_card_without_atomics_updates_no_words") else { return };
+    let pages = vec![0u8; 3 * 4096];
+    let address = (pages.as_ptr() as usize).next_multiple_of(4096);
+    let memory = Memory { address, bytes: 4096, gpu: false, single: true };
+    for (name, has) in [("mlx5_1", true), ("mlx5_2", true), ("mlx5_5", false)] {
+        let mut queues = connected(&stand_in, name, 64);
+        let why = queues[0].why_no_words();
+        assert_eq!(why.is_none(), has, "{name}: {why:?}");
+        assert!(has || why.unwrap().contains("this card has no atomics"));
+        if has {
+            queues[0].let_cards_update_words().unwrap();
+        }
+        // SAFETY: the memory outlives the queues.
+        unsafe { queues[0].register(1, 1 << 20, memory) }.unwrap();
+        drop(queues);
+        assert_eq!((stand_in.objects(), stand_in.told()), (0, String::new()), "{name}");
+    }
 }
 
 /// Two PEs of one process.
@@ -163,7 +187,7 @@ fn queues_are_made_connected_and_freed_in_order() {
     // Ethernet by both versions, InfiniBand; the fewest and the most slots.
     for (name, slots) in [("mlx5_1", 64), ("mlx5_1", 16384), ("mlx5_2", 1024), ("mlx5_5", 64)] {
         let mut both = connected(&stand_in, name, slots);
-        assert_eq!(stand_in.objects(), 4, "a completion queue and a pair each");
+        assert_eq!(stand_in.objects(), 8, "a completion queue and a pair each, to each other and to itself");
         let pages = vec![0u8; 3 * 4096];
         let address = (pages.as_ptr() as usize).next_multiple_of(4096);
         let memory = Memory { address, bytes: 4096, gpu: false, single: true };
@@ -180,7 +204,7 @@ fn queues_are_made_connected_and_freed_in_order() {
 #[test]
 fn what_a_firmware_refuses_is_told_with_what_to_do() {
     let Some(stand_in) = stand_in("what_a_firmware_refuses_is_told_with_what_to_do") else { return };
-    // One pair is all that it has.
+    // Two pairs are all that it has.
     let card = Box::new(stand_in.card(0, Some("mlx5_3")).unwrap());
     let error = Queues::new(0, 3, 64, None, card).err().unwrap().message;
     assert!(
@@ -226,15 +250,79 @@ fn memory_that_cannot_be_registered_is_an_error() {
     let mut card = stand_in.card(0, None).unwrap();
     let memory = |address: usize, gpu: bool| Memory { address, bytes: 4096, gpu, single: true };
     // SAFETY: nothing is registered.
-    let error = unsafe { card.register(memory(4096, false), 0) }.unwrap_err().message;
+    let error = unsafe { card.register(memory(4096, false), 0, true) }.unwrap_err().message;
     assert!(
         error.contains("mlx5_1, port 2: registering 4096 bytes at 0x1000 failed")
             && error.contains("ulimit -l"),
         "{error}"
     );
+    drop(card);
+    assert!(stand_in.told().contains("not mapped"));
+}
+
+/// What stands for a GPU's memory here is a memfd of `PAGES` pages, whose descriptor is a dma-buf to the
+/// stand-in: of the address `AT` alone.
+const PAGES: usize = 3;
+const AT: usize = 0x7000_0000;
+
+fn gpu_card(stand_in: &StandIn, says: &'static str) -> Mlx5Card {
+    let dma_bufs = move |at: usize, bytes: usize| {
+        if !says.is_empty() {
+            return Err(crate::error::err!(UNSUPPORTED, "{says}"));
+        }
+        assert_eq!((at, bytes), (AT, PAGES * 4096), "whole pages around it");
+        Memfd::create("a GPU", bytes).map(OwnedFd::from)
+    };
+    Mlx5Card::new(0, Some(&stand_in.folder), Some("mlx5_1"), &as_listed, Some(Box::new(dma_bufs))).unwrap()
+}
+
+#[test]
+fn gpu_memory_is_registered_as_a_dma_buf() {
+    let Some(stand_in) = stand_in("gpu_memory_is_registered_as_a_dma_buf") else { return };
+    let mut card = gpu_card(&stand_in, "");
+    // Whole pages; and what begins and ends within one, under a name that does so alike.
+    for (start, bytes) in [(0, PAGES * 4096), (40, PAGES * 4096 - 100)] {
+        let memory = Memory { address: AT + start, bytes, gpu: true, single: true };
+        // SAFETY: no memory of this process: the stand-in maps the descriptor.
+        let keys = unsafe { card.register(memory, (1 << 20) + start as u64, true) }.unwrap();
+        assert!(keys.local != 0 && keys.remote != 0);
+        card.forget(keys);
+    }
+    assert_eq!(stand_in.told(), "");
+    // A name that lies elsewhere in its page; then there is no nvidia-peermem, as nothing is mapped there.
+    let memory = Memory { address: AT + 40, bytes: PAGES * 4096 - 100, gpu: true, single: true };
     // SAFETY: nothing is registered.
-    let error = unsafe { card.register(memory(4096, true), 0) }.unwrap_err().message;
-    assert!(error.contains("no GPU memory"), "{error}");
+    let error = unsafe { card.register(memory, 1 << 20, false) }.unwrap_err().message;
+    for part in
+        ["mlx5_1, port 2", "12188 bytes of GPU memory", "As a dma-buf: giving it", "By nvidia-peermem: Inv"]
+    {
+        assert!(error.contains(part), "{part:?} is not in {error}");
+    }
+    drop(card);
+    let told = stand_in.told();
+    assert!(told.contains("ibv_reg_dmabuf_mr: an offset of another place"), "{told}");
+}
+
+/// A driver that gives no descriptor may still tell the card's driver of its pages.
+#[test]
+fn gpu_memory_is_registered_by_its_address_where_there_is_no_dma_buf() {
+    let Some(stand_in) = stand_in("gpu_memory_is_registered_by_its_address_where_there_is_no_dma_buf") else {
+        return;
+    };
+    let mut card = gpu_card(&stand_in, "an older driver");
+    let pages = vec![0u8; 3 * 4096];
+    let address = (pages.as_ptr() as usize).next_multiple_of(4096);
+    let memory = Memory { address, bytes: 4096, gpu: true, single: true };
+    // SAFETY: the memory outlives the card.
+    let keys = unsafe { card.register(memory, 0, true) }.unwrap();
+    card.forget(keys);
+    assert_eq!(stand_in.told(), "");
+    let nowhere = Memory { address: 4096, ..memory };
+    // SAFETY: nothing is registered.
+    let error = unsafe { card.register(nowhere, 0, true) }.unwrap_err().message;
+    for part in ["As a dma-buf: an older driver", "By nvidia-peermem: Invalid", "modprobe nvidia-peermem"] {
+        assert!(error.contains(part), "{part:?} is not in {error}");
+    }
     drop(card);
     assert!(stand_in.told().contains("not mapped"));
 }
@@ -293,10 +381,13 @@ fn wrong_commands_are_refused_precisely() {
     };
     let path = device.path_to(&device.address).unwrap();
     refused(&commands::rts(number, 1), "status 0x10", "is in state 0, not 2");
-    refused(&commands::init(number + 1, 2), "status 0x05", "not the one that is to change");
-    refused(&commands::init(number, 1), "status 0x03", "port 1 is not active");
+    refused(&commands::init(number + 1, 2, true), "status 0x05", "not the one that is to change");
+    refused(&commands::init(number, 1, true), "status 0x03", "port 1 is not active");
+    let mut in_no_mode = commands::init(number, 2, true);
+    in_no_mode.bytes[(0xc0 + 0x48c) / 8] &= 0xf0;
+    refused(&in_no_mode, "status 0x03", "atomics 1 in mode 0");
     // SAFETY: the pair that was made.
-    unsafe { device.modify(pair, &commands::init(number, 2), "a test") }.unwrap();
+    unsafe { device.modify(pair, &commands::init(number, 2, true), "a test") }.unwrap();
     refused(&commands::rtr(number, 2, 5, &path, number, 1), "status 0x03", "MTU 5 is more than the port's");
     refused(&commands::rtr(number, 2, 3, &path, 0, 1), "status 0x03", "no pair of the peer's");
     refused(&commands::rtr(number, 2, 3, &Path::Lid(7), number, 1), "status 0x03", "without a GID");

@@ -32,6 +32,8 @@ struct End {
     data: Vec<u64>,
     number: u32,
     keys: RegionKeys,
+    /// The same memory, and not for atomics.
+    plain: RegionKeys,
     /// Requests written so far.
     next: u64,
 }
@@ -40,44 +42,7 @@ struct Rig([End; 2]);
 
 impl Rig {
     fn new(lose: Option<u64>, delay: u64) -> Rig {
-        let mut ends = [0, 1].map(|me: usize| {
-            let card = SoftwareCard::new(me, None, None, delay, lose).unwrap();
-            let shared = Shared {
-                slots: [[0; 64]; SLOTS],
-                record: [0; 2],
-                bell: 0,
-                completion: [0xff00_0000_0000_0000; 8],
-            };
-            let mut end = End {
-                card,
-                shared: Box::new(shared),
-                data: vec![0; BYTES / 8],
-                number: 0,
-                keys: RegionKeys { local: 0, remote: 0 },
-                next: 0,
-            };
-            let at = &raw mut *end.shared;
-            // SAFETY: within the box, which outlives the card.
-            let memory = unsafe {
-                QueueMemory {
-                    slots: (&raw mut (*at).slots).cast(),
-                    count: SLOTS,
-                    record: (&raw mut (*at).record).cast(),
-                    bell: &raw mut (*at).bell,
-                    completion: (&raw mut (*at).completion).cast(),
-                }
-            };
-            let queues = (0..2).map(|pe| (pe != me).then_some(memory)).collect();
-            let address = end.data.as_mut_ptr() as usize;
-            let memory = Memory { address, bytes: BYTES, gpu: false, single: true };
-            let area = QueueArea { start: at.cast(), bytes: size_of::<Shared>() };
-            // SAFETY: the memory outlives the card.
-            (end.number, end.keys) = unsafe {
-                let open = end.card.open(area, queues).unwrap();
-                (open[1 - me].number, end.card.register(memory, NAMED).unwrap())
-            };
-            end
-        });
+        let mut ends = [0, 1].map(|me: usize| End::new(me, 1 - me, lose, delay));
         let addresses: Vec<Option<Vec<u8>>> = ends.iter().map(|end| Some(end.card.address())).collect();
         for end in &mut ends {
             assert_eq!(end.card.connect(&addresses).unwrap().iter().flatten().count(), 0);
@@ -91,17 +56,13 @@ impl Rig {
     }
 
     fn word(&self, end: usize, at: usize) -> u64 {
-        // SAFETY: a word of the memory, which the card may write.
-        unsafe { AtomicU64::from_ptr((&raw const self.0[end].data[at]).cast_mut()) }.load(Ordering::Acquire)
+        self.0[end].word(at).load(Ordering::Acquire)
     }
 
     /// End 0 writes requests, and rings once. Its next completion must say that of all of them.
     #[track_caller]
     fn carry_out(&mut self, requests: &[[u8; 64]]) {
-        requests.iter().for_each(|request| self.0[0].write(request));
-        self.0[0].ring();
-        let last = self.0[0].next as u16 - 1;
-        assert_eq!(self.0[0].wait(|index, _| index == last), (last, 0, 0));
+        self.0[0].carry_out(requests);
     }
 
     /// The one request is refused with this syndrome, and the cards say why.
@@ -122,9 +83,74 @@ impl Rig {
 }
 
 impl End {
+    /// The end of PE `me`, one of two, with a queue to `peer`.
+    fn new(me: usize, peer: usize, lose: Option<u64>, delay: u64) -> End {
+        let card = SoftwareCard::new(me, None, None, delay, lose).unwrap();
+        let shared = Shared {
+            slots: [[0; 64]; SLOTS],
+            record: [0; 2],
+            bell: 0,
+            completion: [0xff00_0000_0000_0000; 8],
+        };
+        let none = RegionKeys { local: 0, remote: 0 };
+        let mut end = End {
+            card,
+            shared: Box::new(shared),
+            data: vec![0; BYTES / 8],
+            number: 0,
+            keys: none,
+            plain: none,
+            next: 0,
+        };
+        let at = &raw mut *end.shared;
+        // SAFETY: within the box, which outlives the card.
+        let memory = unsafe {
+            QueueMemory {
+                slots: (&raw mut (*at).slots).cast(),
+                count: SLOTS,
+                record: (&raw mut (*at).record).cast(),
+                bell: &raw mut (*at).bell,
+                completion: (&raw mut (*at).completion).cast(),
+            }
+        };
+        let queues = (0..2).map(|pe| (pe == peer).then_some(memory)).collect();
+        let address = end.data.as_mut_ptr() as usize;
+        let memory = Memory { address, bytes: BYTES, gpu: false, single: true };
+        let area = QueueArea { start: at.cast(), bytes: size_of::<Shared>() };
+        // SAFETY: the memory outlives the card.
+        unsafe {
+            end.number = end.card.open(area, queues).unwrap()[peer].number;
+            end.keys = end.card.register(memory, NAMED, true).unwrap();
+            end.plain = end.card.register(memory, NAMED, false).unwrap();
+        }
+        end
+    }
+
+    /// An end whose queue leads to itself.
+    fn alone(delay: u64) -> End {
+        let mut end = End::new(0, 0, None, delay);
+        let address = end.card.address();
+        assert!(end.card.connect(&[Some(address), None]).unwrap().iter().all(Option::is_none));
+        end
+    }
+
     fn write(&mut self, request: &[u8; 64]) {
         self.shared.slots[self.next as usize % SLOTS] = *request;
         self.next += 1;
+    }
+
+    /// Writes requests, and rings once.
+    #[track_caller]
+    fn carry_out(&mut self, requests: &[[u8; 64]]) {
+        requests.iter().for_each(|request| self.write(request));
+        self.ring();
+        let last = (self.next - 1) as u16;
+        assert_eq!(self.wait(|index, _| index == last), (last, 0, 0));
+    }
+
+    fn word(&self, at: usize) -> &AtomicU64 {
+        // SAFETY: a word of the memory, which the card may write, atomic to both.
+        unsafe { AtomicU64::from_ptr((&raw const self.data[at]).cast_mut()) }
     }
 
     fn ring(&mut self) {
@@ -291,6 +317,85 @@ fn a_write_may_overtake_a_read_unless_it_is_fenced() {
         }
         assert_eq!(overtaken > 0, fence == 0, "fence {fence:#x}");
     }
+}
+
+/// Two ends update each other's words and their own at once, and nobody else does.
+#[test]
+fn atomics_of_all_ends_at_once_are_exact() {
+    let rig = Rig::new(None, 5);
+    let [mut one, mut other] = rig.0;
+    let mut itself = End::alone(5);
+    let (rounds, batch) = (300u64, 10);
+    let add = |end: &mut End, key: u32| {
+        let mut sum = 0;
+        for _ in 0..rounds {
+            let requests: Vec<[u8; 64]> = (0..batch)
+                .map(|i| {
+                    let request = end.atomic(0x12, (NAMED, key), [1, 0], NAMED + 8 + 8 * i);
+                    end.next += 1;
+                    request
+                })
+                .collect();
+            end.next -= batch;
+            end.carry_out(&requests);
+            sum += (0..batch).map(|i| end.word(1 + i as usize).load(Ordering::Acquire)).sum::<u64>();
+        }
+        sum
+    };
+    let (to_one, to_other, to_itself) = (one.keys.remote, other.keys.remote, itself.keys.remote);
+    let sums = std::thread::scope(|scope| {
+        let first = scope.spawn(|| add(&mut one, to_other));
+        let second = scope.spawn(|| add(&mut other, to_one));
+        let third = scope.spawn(|| add(&mut itself, to_itself));
+        [first.join().unwrap(), second.join().unwrap(), third.join().unwrap()]
+    });
+    let n = rounds * batch;
+    for (sum, end) in sums.into_iter().zip([&one, &other, &itself]) {
+        assert_eq!((sum, end.word(0).load(Ordering::Acquire)), (n * (n - 1) / 2, n));
+        assert!(end.card.told().is_empty());
+    }
+}
+
+/// What a card does is atomic with nobody else's, and this card plays it so: a processor's atomics beside it
+/// are lost, now and then.
+#[test]
+fn atomics_beside_the_card_are_lost() {
+    let mut rig = Rig::new(None, 0);
+    let there = rig.there();
+    let since = Instant::now();
+    let (mut by_card, mut by_processor) = (0u64, 0);
+    while rig.word(1, 0) == by_card + by_processor {
+        assert!(since.elapsed() < LIMIT, "none of {by_processor} beside {by_card} was lost");
+        let add = rig.0[0].atomic(0x12, (NAMED, there), [1, 0], NAMED + 8);
+        rig.0[0].write(&add);
+        rig.0[0].ring();
+        by_card += 1;
+        let last = (rig.0[0].next - 1) as u16;
+        while rig.0[0].completion() != (last, 0, 0) {
+            rig.0[1].word(0).fetch_add(1, Ordering::AcqRel);
+            by_processor += 1;
+        }
+    }
+    assert!(rig.word(1, 0) < by_card + by_processor);
+}
+
+#[test]
+fn a_pair_may_lead_to_itself() {
+    let mut end = End::alone(20);
+    let key = end.keys.remote;
+    (0..BYTES / 8).for_each(|i| end.data[i] = 5 * i as u64 + 2);
+    let wanted: Vec<u64> = end.data[16..16 + 4000].to_vec();
+    let write = end.copy(8, 8, (NAMED + 8 * 4100, key), NAMED + 8 * 16, 32_000);
+    end.carry_out(&[write]);
+    assert_eq!(end.data[4100..8100], wanted);
+    let read = end.copy(0x10, 8, (NAMED + 8 * 4100, key), NAMED, 64);
+    end.carry_out(&[read]);
+    assert_eq!(end.data[..8], wanted[..8]);
+    let before = end.data[100];
+    let swap = end.atomic(0x11, (NAMED + 800, key), [77, before], NAMED);
+    end.carry_out(&[swap]);
+    assert_eq!((end.word(100).load(Ordering::Acquire), end.word(0).load(Ordering::Acquire)), (77, before));
+    assert!(end.card.told().is_empty());
 }
 
 /// A process that has a card's name, and not its secret, is not connected.

@@ -85,7 +85,51 @@ fn a_copy_of_no_bytes() {
 fn an_atomic_on_a_word_that_is_not_aligned() {
     let rig = Rig::new(None, 0);
     let request = rig.0[0].atomic(0x12, (NAMED + 4, rig.there()), [1, 0], NAMED);
-    rig.refuses(request, 0x02, "an atomic on 0x4004");
+    rig.refuses(request, 0x12, "an atomic on 0x4004, which is no multiple of 8");
+}
+
+#[test]
+fn an_atomic_on_memory_that_is_not_for_atomics() {
+    let rig = Rig::new(None, 0);
+    let request = rig.0[0].atomic(0x11, (NAMED, rig.0[1].plain.remote), [1, 0], NAMED);
+    rig.refuses(request, 0x13, "is none for atomics");
+}
+
+#[test]
+fn an_atomic_past_the_end() {
+    let rig = Rig::new(None, 0);
+    let request = rig.0[0].atomic(0x12, (NAMED + BYTES as u64, rig.there()), [1, 0], NAMED);
+    rig.refuses(request, 0x13, "8 bytes at 0x14000 are not in");
+}
+
+#[test]
+fn an_atomic_with_a_bad_key() {
+    let rig = Rig::new(None, 0);
+    let request = rig.0[0].atomic(0x12, (NAMED, rig.there() ^ 1), [1, 0], NAMED);
+    rig.refuses(request, 0x13, "is none of this card's");
+}
+
+#[test]
+fn an_atomic_whose_answer_has_another_length() {
+    let rig = Rig::new(None, 0);
+    let mut request = rig.0[0].atomic(0x12, (NAMED, rig.there()), [1, 0], NAMED);
+    request[51] = 4;
+    rig.refuses(request, 0x01, "an atomic with 4 bytes for its answer");
+}
+
+#[test]
+fn an_atomic_whose_answer_has_no_place() {
+    let rig = Rig::new(None, 0);
+    let request = rig.0[0].atomic(0x12, (NAMED, rig.there()), [1, 0], NAMED + BYTES as u64 - 4);
+    rig.refuses(request, 0x04, "local memory: 8 bytes at 0x13ffc");
+}
+
+#[test]
+fn an_atomic_without_its_answer() {
+    let rig = Rig::new(None, 0);
+    let mut request = rig.0[0].atomic(0x11, (NAMED, rig.there()), [1, 0], NAMED);
+    request[7] = 3;
+    rig.refuses(request, 0x02, "opcode 0x11 with 3 segments of 16 bytes, and it has 4");
 }
 
 #[test]
