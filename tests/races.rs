@@ -9,9 +9,10 @@ use rushmem::{Cmp, Kernel, Launch, Module, Pe, SignalOp, SignalRef, Signals, Sou
 use rushmem_test_support::api_common::place::hosts;
 use rushmem_test_support::reports::reports;
 
-const SOURCES: [(&str, &str); 2] = [
+const SOURCES: [(&str, &str); 3] = [
     ("races.cu", include_str!("kernels/races.cu")),
     ("races_together.cu", include_str!("kernels/races_together.cu")),
+    ("races_packets.cu", include_str!("kernels/races_packets.cu")),
 ];
 const WORDS: usize = 1024;
 const FLAGS: usize = 16;
@@ -40,6 +41,15 @@ impl<'w> Memory<'w> {
         self.flags.free().unwrap();
     }
 
+    /// One block of each, one after the other on one stream.
+    fn launch(&self, module: &Module<'_>, kernels: &[&str]) {
+        for name in kernels {
+            let args = (&self.data, &self.src, self.flags.words());
+            // SAFETY: the kernels stay in these arrays.
+            unsafe { module.kernel(name).unwrap().launch(Launch::new(1, 64), args) }.unwrap();
+        }
+    }
+
     fn start(&self, kernel: &Kernel<'_>, stream: &rushmem::Stream<'_>) {
         let args = (&self.data, &self.src, self.flags.words());
         // SAFETY: the kernels stay in these arrays.
@@ -50,7 +60,7 @@ impl<'w> Memory<'w> {
 /// Programs of the host: a name, what is asked of the report, and the program, with its mistake or without.
 type HostProgram = (&'static str, [&'static str; 2], fn(&Memory<'_>, &Module<'_>, bool));
 
-const HOST: [HostProgram; 19] = [
+const HOST: [HostProgram; 21] = [
     ("host_writes_under_kernel", ["// reads", "host, put"], |m, module, bad| {
         let stream = m.world.default_stream();
         m.start(&module.kernel("reads").unwrap(), &stream);
@@ -243,6 +253,15 @@ const HOST: [HostProgram; 19] = [
             m.world.barrier_all().unwrap();
         }
         m.data.put(&[1; 64], m.world.right()).unwrap();
+    }),
+    // A kernel's start and its end are fences, for packets, too.
+    ("packet_of_one_kernel", ["// puts and tells", "// takes"], |m, module, bad| {
+        m.launch(module, if bad { &["puts_and_tells"] } else { &["puts_first", "tells"] });
+        m.launch(module, &["hears", "takes"]);
+    }),
+    ("packet_heard_in_one_kernel", ["// puts first", "// hears and takes"], |m, module, bad| {
+        m.launch(module, &["puts_first", "tells"]);
+        m.launch(module, if bad { &["hears_and_takes"] } else { &["hears", "takes"] });
     }),
     // What lies between the places of a collective is not the call's.
     ("put_on_places_of_alltoalls", ["stream, p", "the destination"], |m, _, bad| {
