@@ -60,7 +60,7 @@ impl<'w> Memory<'w> {
 /// Programs of the host: a name, what is asked of the report, and the program, with its mistake or without.
 type HostProgram = (&'static str, [&'static str; 2], fn(&Memory<'_>, &Module<'_>, bool));
 
-const HOST: [HostProgram; 21] = [
+const HOST: [HostProgram; 23] = [
     ("host_writes_under_kernel", ["// reads", "host, put"], |m, module, bad| {
         let stream = m.world.default_stream();
         m.start(&module.kernel("reads").unwrap(), &stream);
@@ -137,6 +137,17 @@ const HOST: [HostProgram; 21] = [
             m.data.to_vec().unwrap();
         }
     }),
+    // An update that answers is done when it returns, one that does not when a fence says so.
+    ("host_update_without_answer", ["host, atomic", "host, get"], |m, _, bad| {
+        if m.world.my_pe() == Pe::new(0) {
+            let word = m.data.at(3, Pe::new(1));
+            if bad { word.inc() } else { word.fetch_inc().map(drop) }.unwrap();
+            m.flag(0).set(1, Pe::new(1)).unwrap();
+        } else {
+            m.flag(0).wait_until(Cmp::Eq, 1).unwrap();
+            m.data.to_vec().unwrap();
+        }
+    }),
     ("host_put_signal_unawaited", ["host, put_signal", "host, get"], |m, _, bad| {
         if m.world.my_pe() == Pe::new(0) {
             m.data.put_signal(&[1; 64], &m.flag(0), SignalOp::Set, 1, Pe::new(1)).unwrap();
@@ -178,6 +189,14 @@ const HOST: [HostProgram; 21] = [
         }
         m.start(&module.kernel("reads").unwrap(), &stream);
         stream.synchronize().unwrap();
+    }),
+    // A stream's barrier completes what is before it there; the host's own, or a sync, does not.
+    ("sync_for_a_barrier_on_a_stream", ["stream, put", "host, get"], |m, _, bad| {
+        let stream = m.world.default_stream();
+        m.data.put_from_on(&m.src, m.world.right(), &stream).unwrap();
+        if bad { m.world.sync_all_on(&stream) } else { m.world.barrier_all_on(&stream) }.unwrap();
+        stream.synchronize().unwrap();
+        m.data.to_vec().unwrap();
     }),
     ("reduce_under_kernel", ["// writes", "host, the source"], |m, module, bad| {
         let args = (&m.src, &m.data, m.flags.words());
