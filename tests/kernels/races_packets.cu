@@ -99,7 +99,7 @@ KERNEL only_the_receiver_fences_good(ARGS) {
   }
 }
 
-// What it says may be read again by whoever knows that it was waited for.
+// What it says may be read again by all that know that it was waited for.
 KERNEL packet_for_one_bad(ARGS) {
   if (SENDER) put_packed(SLOT, 5, 1, 1);  // race
   if (my_pe() != 1) return;
