@@ -9,9 +9,10 @@ use rushmem::{Cmp, Kernel, Launch, Module, Pe, SignalOp, SignalRef, Signals, Sou
 use rushmem_test_support::api_common::place::hosts;
 use rushmem_test_support::reports::reports;
 
-const SOURCES: [(&str, &str); 2] = [
+const SOURCES: [(&str, &str); 3] = [
     ("races.cu", include_str!("kernels/races.cu")),
     ("races_together.cu", include_str!("kernels/races_together.cu")),
+    ("races_packets.cu", include_str!("kernels/races_packets.cu")),
 ];
 const WORDS: usize = 1024;
 const FLAGS: usize = 16;
@@ -40,6 +41,15 @@ impl<'w> Memory<'w> {
         self.flags.free().unwrap();
     }
 
+    /// One block of each, one after the other on one stream.
+    fn launch(&self, module: &Module<'_>, kernels: &[&str]) {
+        for name in kernels {
+            let args = (&self.data, &self.src, self.flags.words());
+            // SAFETY: the kernels stay in these arrays.
+            unsafe { module.kernel(name).unwrap().launch(Launch::new(1, 64), args) }.unwrap();
+        }
+    }
+
     fn start(&self, kernel: &Kernel<'_>, stream: &rushmem::Stream<'_>) {
         let args = (&self.data, &self.src, self.flags.words());
         // SAFETY: the kernels stay in these arrays.
@@ -50,7 +60,7 @@ impl<'w> Memory<'w> {
 /// Programs of the host: a name, what is asked of the report, and the program, with its mistake or without.
 type HostProgram = (&'static str, [&'static str; 2], fn(&Memory<'_>, &Module<'_>, bool));
 
-const HOST: [HostProgram; 19] = [
+const HOST: [HostProgram; 23] = [
     ("host_writes_under_kernel", ["// reads", "host, put"], |m, module, bad| {
         let stream = m.world.default_stream();
         m.start(&module.kernel("reads").unwrap(), &stream);
@@ -127,6 +137,17 @@ const HOST: [HostProgram; 19] = [
             m.data.to_vec().unwrap();
         }
     }),
+    // An update that answers is done when it returns, one that does not when a fence says so.
+    ("host_update_without_answer", ["host, atomic", "host, get"], |m, _, bad| {
+        if m.world.my_pe() == Pe::new(0) {
+            let word = m.data.at(3, Pe::new(1));
+            if bad { word.inc() } else { word.fetch_inc().map(drop) }.unwrap();
+            m.flag(0).set(1, Pe::new(1)).unwrap();
+        } else {
+            m.flag(0).wait_until(Cmp::Eq, 1).unwrap();
+            m.data.to_vec().unwrap();
+        }
+    }),
     ("host_put_signal_unawaited", ["host, put_signal", "host, get"], |m, _, bad| {
         if m.world.my_pe() == Pe::new(0) {
             m.data.put_signal(&[1; 64], &m.flag(0), SignalOp::Set, 1, Pe::new(1)).unwrap();
@@ -168,6 +189,14 @@ const HOST: [HostProgram; 19] = [
         }
         m.start(&module.kernel("reads").unwrap(), &stream);
         stream.synchronize().unwrap();
+    }),
+    // A stream's barrier completes what is before it there; the host's own, or a sync, does not.
+    ("sync_for_a_barrier_on_a_stream", ["stream, put", "host, get"], |m, _, bad| {
+        let stream = m.world.default_stream();
+        m.data.put_from_on(&m.src, m.world.right(), &stream).unwrap();
+        if bad { m.world.sync_all_on(&stream) } else { m.world.barrier_all_on(&stream) }.unwrap();
+        stream.synchronize().unwrap();
+        m.data.to_vec().unwrap();
     }),
     ("reduce_under_kernel", ["// writes", "host, the source"], |m, module, bad| {
         let args = (&m.src, &m.data, m.flags.words());
@@ -243,6 +272,15 @@ const HOST: [HostProgram; 19] = [
             m.world.barrier_all().unwrap();
         }
         m.data.put(&[1; 64], m.world.right()).unwrap();
+    }),
+    // A kernel's start and its end are fences, for packets, too.
+    ("packet_of_one_kernel", ["// puts and tells", "// takes"], |m, module, bad| {
+        m.launch(module, if bad { &["puts_and_tells"] } else { &["puts_first", "tells"] });
+        m.launch(module, &["hears", "takes"]);
+    }),
+    ("packet_heard_in_one_kernel", ["// puts first", "// hears and takes"], |m, module, bad| {
+        m.launch(module, &["puts_first", "tells"]);
+        m.launch(module, if bad { &["hears_and_takes"] } else { &["hears", "takes"] });
     }),
     // What lies between the places of a collective is not the call's.
     ("put_on_places_of_alltoalls", ["stream, p", "the destination"], |m, _, bad| {

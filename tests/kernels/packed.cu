@@ -94,8 +94,8 @@ extern "C" __global__ void packed_sweep(uint64_t *report, rushmem::packet *slots
 
 /* Each thread has a lane of `words` packets to the right and one back, and sends as fast as answers come.
  * Every word of a message is a function of lane, round and place. In turn the message is waited for and
- * tested for; in every fourth round it also announces a plain put, by fences. All memory is zero; `beside`
- * has a word for each lane. */
+ * tested for; in every fourth round it also announces a plain put, by fences, and its answer that this was
+ * read. All memory is zero; `beside` has a word for each lane. */
 extern "C" __global__ void packed_litmus(uint64_t *report, rushmem::packet *slots, rushmem::packet *acks,
                                          uint64_t *beside, size_t words, int rounds, uint64_t seed) {
   const int me = rushmem::my_pe(), left = left_of(me), right = right_of(me);
@@ -121,8 +121,10 @@ extern "C" __global__ void packed_litmus(uint64_t *report, rushmem::packet *slot
     if (round % 4 == 0) {
       rushmem::fence();
       CHECK_EQ(report, beside[lane], said, number);
+      rushmem::fence();
     }
     rushmem::put_packed(ack, ~said, number, left);
     CHECK_EQ(report, rushmem::wait_packed(ack, number), ~said, number);
+    if (round % 4 == 0) rushmem::fence();
   }
 }

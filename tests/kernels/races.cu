@@ -389,24 +389,3 @@ KERNEL put_signal_nbi_source_good(ARGS) {
     src[1] = 3;
   }
 }
-
-KERNEL packet_for_data_bad(ARGS) {
-  packet *slot = reinterpret_cast<packet *>(flag);
-  if (SENDER) {
-    put(data, src, 16, 1);  // race
-    put_packed(slot + 1, 5, 1, 1);
-  } else if (RECEIVER) {
-    use(data[3]);  // race
-    use(wait_packed(slot + 1, 1));
-  }
-}
-// A receiver polls a packet before it has come.
-KERNEL packet_for_data_good(ARGS) {
-  packet *slot = reinterpret_cast<packet *>(flag);
-  if (SENDER) {
-    for (int i = 0; i < 20; ++i) __nanosleep(100);
-    put_packed(slot + 1, 5, 1, 1);
-  } else if (RECEIVER) {
-    use(wait_packed(slot + 1, 1));
-  }
-}

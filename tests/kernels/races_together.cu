@@ -11,6 +11,7 @@ using namespace rushmem;
 #define SENDER (FIRST && my_pe() == 0)
 #define RECEIVER (FIRST && my_pe() == 1)
 #define SECOND (threadIdx.x == 0 && blockIdx.x == 1)
+#define SLOT (reinterpret_cast<packet *>(flag) + 1)
 __device__ int sink[4096];
 static __device__ void use(int value) { sink[threadIdx.x + 64 * blockIdx.x] = value; }
 
@@ -305,4 +306,31 @@ KERNEL meets(ARGS) {
   if (SECOND) data[0] = 1;  // is written
   sync_grid();
   if (FIRST) use(data[0]);
+}
+KERNEL puts_first(ARGS) {
+  if (SENDER) {
+    put(data, src, 16, 1);  // puts first
+    quiet();
+  }
+}
+KERNEL tells(ARGS) {
+  if (SENDER) put_packed(SLOT, 5, 1, 1);
+}
+KERNEL puts_and_tells(ARGS) {
+  if (SENDER) {
+    put(data, src, 16, 1);  // puts and tells
+    put_packed(SLOT, 5, 1, 1);
+  }
+}
+KERNEL hears(ARGS) {
+  if (RECEIVER) use(wait_packed(SLOT, 1));
+}
+KERNEL takes(ARGS) {
+  if (RECEIVER) use(data[3]);  // takes
+}
+KERNEL hears_and_takes(ARGS) {
+  if (RECEIVER) {
+    use(wait_packed(SLOT, 1));
+    use(data[3]);  // hears and takes
+  }
 }

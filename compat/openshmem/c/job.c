@@ -57,6 +57,8 @@ static void start(struct call call, int level)
                      .thread_level = level};
   const char *debug = setting("DEBUG");
   job.debug = debug && strcmp(debug, "0") != 0;
+  const char *checked = getenv("RUSHMEM_CHECK");
+  job.checked = checked && *checked && strcmp(checked, "0") != 0;
   check(call, rushmem_team_world(world, &job.team));
   team_start(call);
   static_register(call);

@@ -30,6 +30,7 @@ struct job {
   int thread_level;
   int starts; /* initialisations that were not finalised */
   int debug;  /* SHMEM_DEBUG: calls are traced, and checked more closely */
+  bool checked;  /* RUSHMEM_CHECK: the runtime is to know of each fence and quiet */
   bool host;     /* the heap is in host memory */
   bool all_near; /* no PE is far: what a call puts is there when it returns */
 };

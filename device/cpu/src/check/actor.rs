@@ -112,9 +112,9 @@ pub(crate) struct Actor {
     pub(crate) strand: Strand,
     pub(crate) clock: u32,
     pub(crate) known: Arc<Clock>,
-    /// What relaxed stores carry: all before the last release fence.
+    /// What relaxed stores carry: all before the last release fence, or before the kernel.
     released: Option<Arc<Clock>>,
-    /// What relaxed loads have seen, for the next acquire fence.
+    /// What relaxed loads have seen, for the next acquire fence, or the kernel's end.
     pending: Clock,
     /// Words read by volatile loads since then, which the checker sees before they happen.
     volatiles: Vec<Spot>,
@@ -133,6 +133,11 @@ impl Actor {
             volatiles: Vec::new(),
             seen: [(u64::MAX, 0); 4],
         }
+    }
+
+    /// A CUDA thread of a launch before which all that is known was done. A kernel's start is a fence.
+    pub(crate) fn of_thread(strand: Strand, clock: u32, known: &Arc<Clock>) -> Actor {
+        Actor { released: Some(Arc::clone(known)), ..Actor::new(strand, clock, Arc::clone(known)) }
     }
 
     /// What it knows, itself included.
@@ -206,13 +211,14 @@ impl Actor {
             cells[0].when.store(when, Ordering::Relaxed);
             return None;
         }
-        let (mut place, mut rank, mut conflict) = (self.clock as usize % CELLS, 0, None);
+        let (mut place, mut rank, mut conflict, mut free) = (self.clock as usize % CELLS, 0, None, None);
         for (i, cell) in cells.iter().enumerate() {
             let there = cell.who.load(Ordering::Relaxed);
             if there == 0 {
                 if rank < 2 {
                     place = i;
                 }
+                free = Some(i);
                 // Cells are filled from the front.
                 break;
             }
@@ -246,6 +252,16 @@ impl Actor {
         // A word that was waited for may be read, if it is written in one piece.
         if conflict.is_some_and(|seen: Seen| seen.atomic && seen.write) && !access.write {
             conflict = conflict.filter(|_| !self.has_polled(cells, mask));
+        }
+        // So what says that it was waited for stays as long as the write does: of one strand's reads the
+        // first, of which the most strands know.
+        let victim = cells[place].who.load(Ordering::Relaxed);
+        if victim & (WRITE | ATOMIC) == ATOMIC {
+            match written_word(cells, victim >> FLAG_BITS & 0xff) {
+                Some(_) if victim == who => return conflict,
+                Some(write) => place = free.unwrap_or(write),
+                None => {}
+            }
         }
         cells[place].who.store(who, Ordering::Relaxed);
         cells[place].when.store(when, Ordering::Relaxed);
@@ -376,6 +392,14 @@ impl Actor {
     }
 }
 
+/// The cell of an atomic write to some of these bytes of a granule.
+fn written_word(cells: &[super::segment::Cell; CELLS], mask: u64) -> Option<usize> {
+    cells.iter().position(|cell| {
+        let there = cell.who.load(Ordering::Relaxed);
+        there & (WRITE | ATOMIC) == WRITE | ATOMIC && there >> FLAG_BITS & mask != 0
+    })
+}
+
 /// A word's clock; under its lock.
 pub(crate) fn read(segment: &Segment, word: &Word) -> Clock {
     let entries = segment.entries(word);
@@ -386,3 +410,6 @@ pub(crate) fn read(segment: &Segment, word: &Word) -> Clock {
 pub(crate) fn write(segment: &Segment, word: &Word, clock: &Clock) {
     segment.set_entries(word, clock.entries().iter().map(|&(strand, clock)| (strand.bits(), clock)));
 }
+
+#[cfg(test)]
+mod tests;

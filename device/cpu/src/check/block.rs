@@ -86,7 +86,7 @@ impl CheckedBlock {
         let at: *mut CheckedBlock = &raw mut *made;
         let chain = launch.chain.number;
         made.threads.extend((0..threads as u32).map(|thread| CheckedThread {
-            actor: Actor::new(Strand::thread(chain, block, thread), launch.start, Arc::clone(&launch.known)),
+            actor: Actor::of_thread(Strand::thread(chain, block, thread), launch.start, &launch.known),
             frames: Vec::new(),
             tracks: [Track::Now; 2],
             packet: false,
@@ -176,6 +176,10 @@ impl CheckedBlock {
     /// The block has ended, or was given up.
     pub(crate) fn end(&mut self) {
         self.settle();
+        // A kernel's end is a fence of each thread.
+        for thread in &mut self.threads {
+            thread.actor.fence(&self.launch.chain.world.segment, Order::ACQUIRE);
+        }
         let (known, last) = self.joined();
         let mut ended = lock(&self.launch.ended);
         ended.0.join(known.entries());

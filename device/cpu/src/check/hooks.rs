@@ -251,8 +251,9 @@ unsafe extern "C" fn remote(thread: *mut ThreadContext, call: *const RemoteCall)
             }
             let plain = |write, track| Access { bytes, write, atomic: false, track, site: 0 };
             match call.what {
-                // Receivers poll a packet's value beside its number, before it has come, too.
-                2 if checked.sends_packet() => {
+                // Receivers poll a packet's value beside its number, before it has come, too. Neither says
+                // anything of other memory.
+                2 | 5 if checked.sends_packet() => {
                     checked.remote_atomic(at, call.pe, bytes, Order::RELAXED, Effect::Store, counter);
                 }
                 0 => checked.remote(at, call.pe, plain(false, Track::Now), counter),

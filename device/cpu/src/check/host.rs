@@ -184,6 +184,11 @@ impl Notes<'_> {
         self.word(memory, bytes, Order::RELAXED, Effect::Update);
     }
 
+    /// Updates a word, as it was read: it is done when the call returns.
+    pub fn fetches(&mut self, memory: Place, bytes: usize) {
+        self.tracked(memory, bytes, Order::RELAXED, Effect::Update, Track::Now);
+    }
+
     /// Updates a signal behind all that was done before.
     pub fn signals(&mut self, memory: Place) {
         self.word(memory, 8, Order::RELEASE, Effect::Update);
@@ -199,6 +204,12 @@ impl Notes<'_> {
         // Calls before it have returned with what they read; what they wrote, as the fence before it says.
         let relaxed = write && !order.release;
         let track = if relaxed && self.is_host { Track::Put } else { Track::Now };
+        self.tracked(memory, bytes, order, effect, track);
+    }
+
+    fn tracked(&mut self, memory: Place, bytes: usize, order: Order, effect: Effect, track: Track) {
+        let write = effect != Effect::Load;
+        let relaxed = write && !order.release;
         self.access(memory, Access { bytes, write, atomic: true, track, site: self.site });
         let order = Order { release: order.release || relaxed && self.is_host, ..order };
         if let Some(spot) = self.spot(memory) {

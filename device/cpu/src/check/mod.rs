@@ -6,11 +6,12 @@
 //! themselves (mutexes, joins) is not seen, and taken as ordered.
 //!
 //! **Clocks and edges.** C++'s rules ([`actor`]): a release hands a strand's clock to a word, an acquire
-//! takes it up, fences do both for relaxed accesses; a relaxed access alone orders nothing. Device headers
-//! are written in these terms, and so their signals, waits, barriers and collectives carry clocks by
-//! themselves, by the very accesses that they are made of. `__syncthreads`, warp operations, launches,
-//! streams and events join clocks directly. Operations that the host or the network carries out are noted
-//! where they are asked for ([`host`], `impl/net/ring.h`).
+//! takes it up, fences do both for relaxed accesses; a relaxed access alone orders nothing. A kernel's start
+//! and end are fences of its threads. Device headers are written in these terms, and so their signals, waits,
+//! barriers and collectives carry clocks by themselves, by the very accesses that they are made of; a
+//! packet's are relaxed. `__syncthreads`, warp operations, launches, streams and events join clocks directly.
+//! Operations that the host or the network carries out are noted where they are asked for ([`host`],
+//! `impl/net/ring.h`).
 //!
 //! **Far and nbi.** An operation that may happen later than its call is an access of another track of its
 //! strand. A quiet (of far puts: a fence, too) completes what it knows of; until then nothing follows it, not
@@ -19,7 +20,8 @@
 //! **Accesses.** For each 8 bytes the last four accesses are kept ([`segment`]): who, which bytes, when, from
 //! which line. An access that conflicts with one of them that it does not know of is a race. Forgotten are
 //! accesses that a newer one follows, first; so a race may be missed where many strands read the same 8
-//! bytes, and none is reported that is not one.
+//! bytes, and none is reported that is not one. A word that was written in one piece may be read plainly by
+//! all that know of an atomic read of it, a wait: such a read is kept as long as the write.
 //!
 //! **Memory.** Symmetric memory is known by PE and offset, however it is mapped, and the tables are shared
 //! memory of the host's PEs, so that races between processes are found. Shared memory and a module's

@@ -33,6 +33,8 @@ pub(super) fn note(check: &Arc<World>, op: &Op, way: Reached, pe: i32, form: For
         }
         Op::P { at, bytes, .. } => notes.stores(there(at), bytes),
         Op::G { at, bytes } => notes.loads(there(at), bytes),
+        // What was there has come back when the call returns.
+        Op::Atomic(a) if a.op.fetches() && form == Form::Blocking => notes.fetches(there(a.at), a.bytes),
         Op::Atomic(a) => notes.updates(there(a.at), a.bytes),
         Op::Signal(s) => match s.op {
             SignalOp::Set(_) => notes.stores(there(s.at), 8),

@@ -155,8 +155,10 @@ pub(crate) unsafe fn order_on_stream(
         StreamOrder::Quiet => put(Work::Quiet),
         StreamOrder::SyncAll => put(Work::Sync),
         StreamOrder::BarrierAll => {
-            // Where all memory is mapped, what was before is complete anyway.
-            w.far().map_or(Ok(()), |_| put(Work::Quiet))?;
+            // Where all memory is mapped, what was before is complete anyway: a checked run is to know.
+            if w.far().is_some() || w.check().is_some() {
+                put(Work::Quiet)?;
+            }
             put(Work::Sync)
         }
     }
