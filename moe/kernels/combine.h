@@ -1,11 +1,118 @@
 /* Combine: each rank adds up what its experts made of a token, and pushes the sum to the token's home, which
- * adds the ranks' sums (sums.h). A warp has a token, or a part of it. */
+ * adds the ranks' sums. A warp has a token, or a part of it: in both halves of four columns a lane. */
 namespace moe {
+
+/* What the home knows of a rank's sum. */
+struct share {
+  uint32_t unit;                 /* its place among the units of the token's results */
+  uint32_t narrow;               /* of 16-bit numbers; else f32 */
+  float weight;                  /* what a row is multiplied by that is as the expert left it */
+};
+
+/* A token, as the lanes of a warp have it while they push a sum, or collect sums. */
+struct summing {
+  uint32_t terms;
+  const unsigned char *rows[most_top_k]; /* of a push: results of its experts, in the order of the token's */
+  float weights[most_top_k];
+  share shares[most_top_k];      /* of the home: in the order of ranks; of a push: shares[0] is its own */
+  unsigned char *to;             /* of a push: where the home has the sum; null where that is far */
+};
+
+__device__ inline uint32_t count_known(const exchange &e, const rushmem::team &t, uint64_t round, uint32_t source) {
+  if (is_absent(e, source)) return 0;
+  const uint64_t said = routing_of(e, static_cast<uint32_t>(t.n_pes()), round & 1, source)->value;
+  return said > e.max_tokens ? 0 : static_cast<uint32_t>(said);
+}
+
+/* One of a token's experts, a lane each, as routing has it. */
+struct choice {
+  uint32_t id, rank;             /* ~0: none */
+  float weight;
+  uint32_t alike;                /* lanes whose experts are of the same rank */
+  bool first;                    /* of those the first */
+  uint32_t units;                /* that rank's units */
+  bool narrow;
+};
+__device__ inline choice choice_of(const exchange &e, const packet *slots, uint64_t round) {
+  const uint32_t lane = lane_of();
+  choice c{};
+  c.id = nowhere;
+  c.weight = 1;
+  if (lane < e.top_k) {
+    const uint64_t four_ids = slots[lane / 4].value;
+    if (e.weighted) {
+      /* Of a token of which this rank got nothing but routing, weights may still be on their way. */
+      const uint64_t two = rushmem::wait_packed(slots + id_words(e) + lane / 2, round);
+      c.weight = __uint_as_float(static_cast<uint32_t>(lane % 2 ? two >> 32 : two));
+    }
+    c.id = static_cast<uint32_t>(four_ids >> (16 * (lane % 4))) & 0xffff;
+  }
+  c.rank = c.id < unheard ? rank_of(e, c.id) : ~0u;
+  c.alike = __match_any_sync(all_lanes, c.rank);
+  c.first = c.rank != ~0u && (c.alike & ((1u << lane) - 1)) == 0;
+#if MOE_LAYOUT == 1
+  c.narrow = y_bytes == 2;
+  c.units = 1;
+#else
+  c.narrow = y_bytes == 2 && (e.rounded || __popc(c.alike) == 1);
+  c.units = y_bytes == 4 || c.narrow ? 1 : 2;
+#endif
+  if (!c.first) c.units = 0;
+  return c;
+}
+
+/* How many units, and how many ranks, lie before those of rank `rank`: ranks in their order. */
+struct before {
+  uint32_t units, ranks;
+};
+__device__ inline before before_rank(const exchange &e, const choice &c, uint32_t rank) {
+  before b{0, 0};
+#pragma unroll 4
+  for (uint32_t lane = 0; lane < e.top_k; ++lane) {
+    const uint32_t theirs = __shfl_sync(all_lanes, c.units, static_cast<int>(lane));
+    const uint32_t of = __shfl_sync(all_lanes, c.rank, static_cast<int>(lane));
+    if (of >= rank || theirs == 0) continue;
+    b.units += theirs;
+    b.ranks += 1;
+  }
+  return b;
+}
 
 /* ---- to the homes ---- */
 
+/* Sums that a lane makes at once: their loads are in flight together, as a warp alone waits for each. */
+constexpr uint32_t sums = y_bytes == 4 ? 2 : 4;
+
+/* The sums of a token's results on this rank, of four columns at `at` and at every 32nd four behind it. */
+template <uint32_t n> __device__ inline void sum_of(const exchange &e, const summing &s, uint32_t at, uint32_t end, four (&total)[n]) {
+  for (uint32_t base = 0; base < s.terms; base += held) {
+    raw_four loaded[held][n];
+#pragma unroll
+    for (uint32_t i = 0; i < held; ++i) {
+#pragma unroll
+      for (uint32_t j = 0; j < n; ++j) {
+        if (base + i < s.terms && at + j * lanes < end) loaded[i][j] = load_four(s.rows[base + i], at + j * lanes);
+      }
+    }
+#pragma unroll
+    for (uint32_t i = 0; i < held; ++i) {
+      if (base + i >= s.terms) break;
+#pragma unroll
+      for (uint32_t j = 0; j < n; ++j) {
+        if (at + j * lanes >= end) break;
+        four v = four_of(loaded[i][j]);
+        if (e.weighted && MOE_LAYOUT != 1) scale_four(v, s.weights[base + i]);
+        if (base + i == 0) total[j] = v;
+        else add_four(total[j], v);
+      }
+    }
+  }
+}
+
 /* Whether it is a row that goes as the expert left it. */
-__device__ inline bool is_row(const exchange &e, const summing &s) { return s.narrow && (MOE_LAYOUT == 1 || !e.rounded); }
+__device__ inline bool is_row(const exchange &e, const summing &s) {
+  return s.shares[0].narrow && (MOE_LAYOUT == 1 || !e.rounded);
+}
 
 __device__ inline uint64_t word_of(float low, float high) {
   return static_cast<uint64_t>(__float_as_uint(high)) << 32 | __float_as_uint(low);
@@ -14,16 +121,18 @@ __device__ inline uint64_t word_of(float low, float high) {
 /* A part of a sum as packets. Lanes side by side send packets side by side, in twos: a lane alone would send
  * half of what memory moves at a time. */
 __device__ inline void push_packets(const exchange &e, const summing &s, packet *slots, range fours, uint64_t round, int pe) {
-  if (is_row(e, s)) {
-    for (uint32_t at = fours.begin + lane_of(); at < fours.end; at += lanes) {
-      rushmem::put_packed(slots + at, load8(s.terms[0].at + size_t(at) * 8), round, pe);
+  for (uint32_t base = fours.begin; base < fours.end; base += lanes) {
+    const uint32_t at = base + lane_of();
+    const bool has = at < fours.end;
+    if (is_row(e, s)) {
+      if (has) rushmem::put_packed(slots + at, load8(s.rows[0] + size_t(at) * 8), round, pe);
+      continue;
     }
-    return;
-  }
-  add_terms<1>(s, fours, [&](uint32_t at, const four (&v)[1]) {
-    if (s.narrow) {
-      if (at < fours.end) rushmem::put_packed(slots + at, narrow_of(v[0]), round, pe);
-      return;
+    four v[1] = {};
+    sum_of(e, s, at, fours.end, v);
+    if (s.shares[0].narrow) {
+      if (has) rushmem::put_packed(slots + at, narrow_of(v[0]), round, pe);
+      continue;
     }
     const uint64_t low = word_of(v[0].v[0], v[0].v[1]), high = word_of(v[0].v[2], v[0].v[3]);
 #pragma unroll
@@ -31,52 +140,34 @@ __device__ inline void push_packets(const exchange &e, const summing &s, packet 
       const int from = static_cast<int>(half * (lanes / 2) + lane_of() / 2);
       const uint64_t a = __shfl_sync(all_lanes, static_cast<unsigned long long>(low), from);
       const uint64_t b = __shfl_sync(all_lanes, static_cast<unsigned long long>(high), from);
-      const uint32_t word = 2 * (at - lane_of()) + half * lanes + lane_of();
+      const uint32_t word = 2 * base + half * lanes + lane_of();
       if (word < 2 * fours.end) rushmem::put_packed(slots + word, lane_of() % 2 ? b : a, round, pe);
-    }
-  });
-}
-
-/* Parts of a sum that is stored, each with a flag: 512 columns where tokens are few, which a warp loads at
- * once. Sender and receiver know it from the number of the home's tokens. */
-__device__ inline uint32_t flags_back(const exchange &e, uint32_t tokens) {
-  const uint32_t whole = (e.hidden + 511) / 512;
-  const uint32_t wanted = tokens <= 128 ? whole : tokens <= 256 ? (whole + 1) / 2 : tokens <= 512 ? 2 : 1;
-  return wanted < e.parts ? wanted : e.parts;
-}
-
-/* Part `part` of a sum that is stored: whole 16 bytes of 16-bit numbers. */
-__device__ inline range stored_part(const exchange &e, uint32_t part, uint32_t parts) {
-  const range octets = part_of(e.hidden / 8, part, parts);
-  return {2 * octets.begin, 2 * octets.end};
-}
-
-/* A row's part as it is. */
-constexpr uint32_t copied = 8;
-__device__ inline void copy_row(const unsigned char *from, unsigned char *to, range fours) {
-  const uint32_t end = fours.end / 2;
-  for (uint32_t at = fours.begin / 2 + lane_of(); at < end; at += copied * lanes) {
-    uint4 v[copied];
-#pragma unroll
-    for (uint32_t j = 0; j < copied; ++j) v[j] = quad_of(from, at + j * lanes, end);
-#pragma unroll
-    for (uint32_t j = 0; j < copied; ++j) {
-      if (at + j * lanes < end) store16(to + size_t(at + j * lanes) * 16, v[j]);
     }
   }
 }
 
 /* A part of a sum, as the home will read it. */
 __device__ inline void store_sum(const exchange &e, const summing &s, unsigned char *to, range fours) {
-  if (is_row(e, s)) return copy_row(s.terms[0].at, to, fours);
-  const auto store = [&](uint32_t at, const four &v) {
-    if (s.narrow) store8(to + size_t(at) * 8, narrow_of(v));
-    else store16(to + size_t(at) * 16, floats_of(v));
-  };
-  fours.begin = add_rows(s.terms, s.count, fours, nobody{false}, store);
-  add_terms<1>(s, fours, [&](uint32_t at, const four (&v)[1]) {
-    if (at < fours.end) store(at, v[0]);
-  });
+  for (uint32_t at = fours.begin + lane_of(); at < fours.end; at += sums * lanes) {
+    if (is_row(e, s)) {
+      uint64_t v[sums];
+#pragma unroll
+      for (uint32_t j = 0; j < sums; ++j) v[j] = at + j * lanes < fours.end ? load8(s.rows[0] + size_t(at + j * lanes) * 8) : 0;
+#pragma unroll
+      for (uint32_t j = 0; j < sums; ++j) {
+        if (at + j * lanes < fours.end) store8(to + size_t(at + j * lanes) * 8, v[j]);
+      }
+    } else {
+      four v[sums] = {};
+      sum_of(e, s, at, fours.end, v);
+#pragma unroll
+      for (uint32_t j = 0; j < sums; ++j) {
+        if (at + j * lanes >= fours.end) break;
+        if (s.shares[0].narrow) store8(to + size_t(at + j * lanes) * 8, narrow_of(v[j]));
+        else store16(to + size_t(at + j * lanes) * 16, floats_of(v[j]));
+      }
+    }
+  }
 }
 
 /* To a home that is far, whole, from a composed copy. Out of line: the near path need not have its
@@ -86,7 +177,7 @@ __device__ __noinline__ void push_far(const exchange &e, const summing &s, unsig
   unsigned char *composed = scratch_of(e);
   store_sum(e, s, composed, {0, e.hidden / 4});
   __syncwarp();
-  const uint32_t quads = e.hidden / (s.narrow ? 8 : 4);
+  const uint32_t quads = e.hidden / (s.shares[0].narrow ? 8 : 4);
   rushmem::put_signal<rushmem::warp>(as_quads(home), as_quads(composed), quads, flag, round, rushmem::signal::set, pe);
 }
 
@@ -99,99 +190,64 @@ __device__ inline void find_terms(const exchange &e, const rushmem::team &t, con
   /* Read before it is known whether there is one. */
   const int32_t position = lane < e.top_k ? e.positions[at * e.top_k + lane] : 0;
   const choice c = choice_of(e, slots, round);
-  const uint32_t ours = __ballot_sync(all_lanes, c.rank == me);
-  const uint32_t units = before_this(e, c, 0).units;
-  keep_rows(e, y, c, at, position, me, 0, terms_a_row * (MOE_LAYOUT == 1 ? 0 : __popc(ours & ((1u << lane) - 1))), s);
-  if (c.rank == me && c.first) {
-    s.narrow = c.narrow ? 1 : 0;
-    s.unit = units;
-    unsigned char *home = e.results + (size_t(p.token) * e.units + units) * e.unit_bytes;
-    s.to = rushmem::ptr(home, t.world_pe(static_cast<int>(p.source)));
+  const uint32_t ours = __ballot_sync(all_lanes, c.rank == me), units = before_rank(e, c, me).units;
+  if (c.rank == me) {
+    const uint32_t place = __popc(ours & ((1u << lane) - 1));
+    s.weights[place] = c.weight;
+    if (MOE_LAYOUT != 1) s.rows[place] = y.y + size_t(position) * e.unit_bytes;
+    else if (place == 0) s.rows[0] = y.y + at * e.unit_bytes;
+    if (c.first) {
+      s.shares[0] = share{units, c.narrow ? 1u : 0u, c.weight};
+      unsigned char *home = e.results + (size_t(p.token) * e.units + units) * e.unit_bytes;
+      s.to = rushmem::ptr(home, t.world_pe(static_cast<int>(p.source)));
+    }
   }
-  if (lane == 0) s.count = terms_a_row * (MOE_LAYOUT == 1 && ours != 0 ? 1 : __popc(ours));
+  if (lane == 0) s.terms = MOE_LAYOUT == 1 && ours != 0 ? 1 : __popc(ours);
   __syncwarp();
 }
 
-/* How the tokens of a round are shared out to the warps of a block. */
-struct sharing {
-  uint32_t start[most_ranks + 1]; /* tokens whose sums are pushed, one source's behind the other's */
-  uint32_t mine;                  /* tokens whose sums are collected */
-  uint32_t pushed, collected;     /* items that warps of this block have taken */
-};
-
-/* `direct`: sums of this rank's own tokens are not pushed. */
-__device__ inline void learn_known(const exchange &e, const rushmem::team &t, uint64_t round, bool direct, sharing &all) {
-  const uint32_t ranks = static_cast<uint32_t>(t.n_pes()), me = static_cast<uint32_t>(t.my_pe());
-  for (uint32_t rank = threadIdx.x; rank < ranks; rank += blockDim.x) {
-    const uint32_t n = count_known(e, t, round, rank);
-    all.start[rank + 1] = direct && rank == me ? 0 : n;
-    if (rank == me) all.mine = n;
-  }
+/* The tokens of all sources, one behind the other. */
+__device__ inline void learn_known(const exchange &e, const rushmem::team &t, uint64_t round, uint32_t *start) {
+  const uint32_t ranks = static_cast<uint32_t>(t.n_pes());
+  for (uint32_t rank = threadIdx.x; rank < ranks; rank += blockDim.x) start[rank + 1] = count_known(e, t, round, rank);
   __syncthreads();
   if (threadIdx.x == 0) {
-    all.start[0] = all.pushed = all.collected = 0;
-    for (uint32_t rank = 0; rank < ranks; ++rank) all.start[rank + 1] += all.start[rank];
+    start[0] = 0;
+    for (uint32_t rank = 0; rank < ranks; ++rank) start[rank + 1] += start[rank];
   }
   __syncthreads();
-}
-
-/* Items of a block that its warps take one after the other, as they come to them; the first of each is known
- * without asking. */
-struct taking {
-  dealt d;
-  uint32_t items, warps_at_first, turn;
-};
-__device__ inline taking take_of(uint32_t items, uint32_t warps_at_first) { return {deal(items), items, warps_at_first, 0}; }
-
-/* The next item of this warp, the `place`th of those that begin with one; ~0: there is none. */
-__device__ inline uint32_t next_item(taking &from, uint32_t place, uint32_t *taken) {
-  uint32_t number = place;
-  if (from.turn++ != 0 || place >= from.warps_at_first) {
-    /* All have had theirs. */
-    if (from.items <= from.d.step && from.warps_at_first >= from.d.each) return ~0u;
-    if (lane_of() == 0) number = from.warps_at_first + atomicAdd(taken, 1u);
-    number = __shfl_sync(all_lanes, number, 0);
-  }
-  const uint32_t turn = number / from.d.each, item = from.d.first + turn * from.d.step + (number - turn * from.d.each);
-  return item < from.items ? item : ~0u;
 }
 
 /* A sum's packets, at most so many a part. */
 __device__ inline uint32_t parts_back(const exchange &e, uint32_t rows) { return parts_of(rows, (e.hidden + 4 * lanes - 1) / (4 * lanes)); }
 
-/* Parts that each token has whose sum is pushed, as many as any source's need. */
-__device__ inline uint32_t parts_pushed(const exchange &e, uint32_t ranks, const sharing &all) {
+__device__ inline void push(const exchange &e, const rushmem::team &t, const products &y, uint64_t round, const uint32_t *start,
+                            summing &s) {
+  const uint32_t ranks = static_cast<uint32_t>(t.n_pes()), total = start[ranks], fours = e.hidden / 4;
   uint32_t parts = 1;
   for (uint32_t rank = 0; rank < ranks; ++rank) {
-    const uint32_t n = all.start[rank + 1] - all.start[rank];
-    const uint32_t wanted = n <= e.few_back ? parts_back(e, all.start[ranks]) : flags_back(e, n);
+    const uint32_t n = start[rank + 1] - start[rank], wanted = n <= e.few_back ? parts_back(e, total) : flags_of(e, n);
     if (n != 0 && wanted > parts) parts = wanted;
   }
-  return parts;
-}
-
-__device__ inline void push(const exchange &e, const rushmem::team &t, const products &y, uint64_t round, sharing &all, uint32_t parts,
-                            taking from, summing &s) {
-  const uint32_t ranks = static_cast<uint32_t>(t.n_pes()), fours = e.hidden / 4;
-  for (;;) {
-    const uint32_t item = next_item(from, warp_of(), &all.pushed);
-    if (item == ~0u) break;
+  const uint32_t items = total * parts;
+  const dealt d = deal(items);
+  for (uint32_t item = d.first + warp_of(); item < items && warp_of() < d.each; item += d.step) {
     const uint32_t at = item / parts, part = item - at * parts;
     uint32_t source = 0;
-    while (source + 1 < ranks && all.start[source + 1] <= at) ++source;
-    const uint32_t n = all.start[source + 1] - all.start[source], flags = flags_back(e, n);
-    const place_of_token p{source, at - all.start[source]};
+    while (source + 1 < ranks && start[source + 1] <= at) ++source;
+    const uint32_t n = start[source + 1] - start[source], flags = flags_of(e, n);
+    const place_of_token p{source, at - start[source]};
     const bool packed = n <= e.few_back;
     if (!packed && part >= flags) continue;
     find_terms(e, t, y, round, p, s);
-    if (s.count != 0) {
+    if (s.terms != 0) {
       const int pe = t.world_pe(static_cast<int>(source));
-      const size_t unit = size_t(p.token) * e.units + s.unit;
+      const size_t unit = size_t(p.token) * e.units + s.shares[0].unit;
       uint64_t *flag = e.result_flags + unit * e.parts + part;
       if (packed) {
         push_packets(e, s, e.result_packets + unit * (e.unit_bytes / 8), part_of(fours, part, parts), round, pe);
       } else if (s.to) {
-        store_sum(e, s, s.to, stored_part(e, part, flags));
+        store_sum(e, s, s.to, part_of(fours, part, flags));
         __syncwarp();
         if (lane_of() == 0) announce(e.results + unit * e.unit_bytes, flag, round, pe);
       } else {
@@ -204,48 +260,16 @@ __device__ inline void push(const exchange &e, const rushmem::team &t, const pro
 
 /* ---- at home ---- */
 
-/* By the lane of a rank's first expert of a token: which of the token's units is that rank's; ~0 by
- * others, and for this rank where it adds its own. Finds the terms: all, or, where sums come as packets,
- * this rank's and the others' shares. */
-template <bool direct, bool packed>
-__device__ inline uint32_t find_shares(const exchange &e, const rushmem::team &t, const products &y, uint64_t round, uint32_t token,
-                                       summing &s) {
-  const uint32_t lane = lane_of(), ranks = static_cast<uint32_t>(t.n_pes()), me = static_cast<uint32_t>(t.my_pe());
+/* The shares of token `token`, in the order of ranks. */
+__device__ inline void find_shares(const exchange &e, const rushmem::team &t, uint64_t round, uint32_t token, summing &s) {
+  const uint32_t ranks = static_cast<uint32_t>(t.n_pes()), me = static_cast<uint32_t>(t.my_pe());
   const packet *slots = routing_of(e, ranks, round & 1, me) + 1 + size_t(token) * e.routing_words;
-  const size_t at = size_t(me) * e.max_tokens + token;
-  const int32_t position = direct && lane < e.top_k ? e.positions[at * e.top_k + lane] : 0;
   const choice c = choice_of(e, slots, round);
-  const bool here = direct && c.rank == me, comes = c.first && !here;
-  uint32_t terms = here ? terms_of_rows(c) : 0;
-  if (comes && !packed) terms = c.narrow ? 1 : 2;
-  const before b = before_this(e, c, terms);
-  const uint32_t rounds = c.narrow && e.rounded && MOE_LAYOUT != 1 ? uint32_t(term_rounds) : 0;
-  if (direct) keep_rows(e, y, c, at, position, me, rounds, b.terms, s);
-  if (packed && c.first) s.shares[b.ranks] = share{here ? own : b.units, c.narrow ? 1u : 0u, c.weight};
-  if (!packed && comes) {
-    const unsigned char *sum = e.results + (size_t(token) * e.units + b.units) * e.unit_bytes;
-    if (c.narrow) {
-      s.terms[b.terms] = term{sum, MOE_LAYOUT == 1 || e.rounded ? 1 : c.weight, term_ends};
-    } else {
-      s.terms[b.terms] = term{sum, 1, term_f32};
-      s.terms[b.terms + 1] = term{sum + 8, 1, term_f32 | term_second | term_ends};
-    }
-  }
+  const before b = before_rank(e, c, c.rank);
+  if (c.first) s.shares[b.ranks] = share{b.units, c.narrow ? 1u : 0u, c.weight};
   const uint32_t firsts = __ballot_sync(all_lanes, c.first);
-  uint32_t count = terms;
-  for (int apart = lanes / 2; apart > 0; apart /= 2) count += __shfl_xor_sync(all_lanes, count, apart);
-  const uint32_t ours = __ballot_sync(all_lanes, here && terms != 0), others = __ballot_sync(all_lanes, comes);
-  if (lane == 0) {
-    s.ranks = __popc(firsts);
-    s.count = count;
-    s.own_count = __popc(ours);
-    s.others = __popc(others);
-    if (others == 0) s.other_at = 0;
-  }
-  if (ours != 0 && lane + 1 == __ffs(ours)) s.own_at = b.terms;
-  if (comes && others >> lane == 1) s.other_at = b.terms;
+  if (lane_of() == 0) s.terms = __popc(firsts);
   __syncwarp();
-  return comes ? b.units : own;
 }
 
 __device__ inline four of_packets(const packet *slots, bool narrow, uint32_t at, uint64_t round) {
@@ -255,104 +279,68 @@ __device__ inline four of_packets(const packet *slots, bool narrow, uint32_t at,
   return {{__uint_as_float(static_cast<uint32_t>(w[0])), __uint_as_float(static_cast<uint32_t>(w[0] >> 32)),
            __uint_as_float(static_cast<uint32_t>(w[1])), __uint_as_float(static_cast<uint32_t>(w[1] >> 32))}};
 }
-
-/* A part of a token whose other ranks' sums come as packets: this rank's own terms are read while they
- * travel. */
-__device__ inline void collect_packets(const exchange &e, const products &y, uint64_t round, uint32_t token, range mine, const summing &s) {
-  add_terms<1>(s, mine, [&](uint32_t at, const four (&ours)[1]) {
-    if (at >= mine.end) return;
-    four total = nothing();
-    for (uint32_t i = 0; i < s.ranks; ++i) {
-      const share &one = s.shares[i];
-      four v = ours[0];
-      if (one.unit != own) {
-        const size_t unit = size_t(token) * e.units + one.unit;
-        v = of_packets(e.result_packets + unit * (e.unit_bytes / 8), one.narrow != 0, at, round);
-        if (one.narrow && MOE_LAYOUT != 1 && !e.rounded) scale_four(v, one.weight);
-      }
-      add_four(total, v);
-    }
-    if (s.ranks == 0) total = {};
-    store_four(y.out + size_t(token) * e.hidden * out_bytes, at, total);
-  });
+__device__ inline four of_row(const unsigned char *row, bool narrow, uint32_t at) {
+  if (narrow) return four_of_narrow(load8(row + size_t(at) * 8));
+  return four_of_floats(load16(row + size_t(at) * 16));
 }
 
-/* A part of a token whose other ranks' sums have come. */
-__device__ inline void collect_stored(const exchange &e, const products &y, uint32_t token, range mine, const summing &s) {
-  unsigned char *out = y.out + size_t(token) * e.hidden * out_bytes;
-  const auto store = [&](uint32_t at, const four &v) { store_four(out, at, v); };
-  if (s.ranks == 0) {
-    for (uint32_t at = mine.begin + lane_of(); at < mine.end; at += lanes) store(at, four{});
-    return;
-  }
-  /* Most tokens where ranks are few. */
-  const term &sum = s.terms[s.other_at], *rows = s.terms + s.own_at;
-  const bool narrow = s.others != 0 && !(sum.kind & term_f32), rounds = e.rounded && MOE_LAYOUT != 1;
-  if (s.own_count == 0 && s.others == 1 && narrow) {
-    mine.begin = add_rows(&sum, 1, mine, nobody{false}, store);
-  } else if (s.own_count != 0 && s.others == 1 && narrow) {
-    mine.begin = add_rows(rows, s.own_count, mine, other<true>{sum.at, sum.weight, rounds}, store);
-  } else if (s.own_count != 0 && s.others == 1) {
-    mine.begin = add_rows(rows, s.own_count, mine, other<false>{sum.at, 1, rounds}, store);
-  } else if (s.own_count != 0 && s.others == 0) {
-    mine.begin = add_rows(rows, s.own_count, mine, nobody{rounds}, store);
-  }
-  add_terms<1>(s, mine, [&](uint32_t at, const four (&total)[1]) {
-    if (at < mine.end) store(at, total[0]);
-  });
-}
-
-template <bool direct, bool packed>
-__device__ inline void collect(const exchange &e, const rushmem::team &t, const products &y, uint64_t round, uint32_t parts, sharing &all,
-                               taking from, uint32_t place, summing &s) {
-  for (;;) {
-    const uint32_t item = next_item(from, place, &all.collected);
-    if (item == ~0u) break;
+__device__ inline void collect(const exchange &e, const rushmem::team &t, const products &y, uint64_t round, const uint32_t *start,
+                               summing &s) {
+  const uint32_t n = start[t.my_pe() + 1] - start[t.my_pe()], fours = e.hidden / 4;
+  const bool packed = n <= e.few_back;
+  const uint32_t parts = packed ? parts_back(e, n) : flags_of(e, n), items = n * parts;
+  const dealt d = deal(items);
+  for (uint32_t item = d.first + warp_of(); item < items && warp_of() < d.each; item += d.step) {
     const uint32_t token = item / parts, part = item - token * parts;
-    const uint32_t unit = find_shares<direct, packed>(e, t, y, round, token, s);
-    if (packed) {
-      collect_packets(e, y, round, token, part_of(e.hidden / 4, part, parts), s);
-    } else {
+    find_shares(e, t, round, token, s);
+    if (!packed) {
       /* A lane for each share acquires it for the warp, which meets behind them. */
-      if (unit != own) {
-        const uint64_t *flags = e.result_flags + (size_t(token) * e.units + unit) * e.parts;
-        rushmem::signal_wait_until(flags + part, rushmem::cmp::ge, round);
+      if (lane_of() < s.terms) {
+        const size_t unit = size_t(token) * e.units + s.shares[lane_of()].unit;
+        rushmem::signal_wait_until(e.result_flags + unit * e.parts + part, rushmem::cmp::ge, round);
       }
       __syncwarp();
-      collect_stored(e, y, token, stored_part(e, part, parts), s);
+    }
+    const range mine = part_of(fours, part, parts);
+    for (uint32_t at = mine.begin + lane_of(); at < mine.end; at += sums * lanes) {
+      four total[sums] = {};
+      for (uint32_t i = 0; i < s.terms; ++i) {
+        const share &one = s.shares[i];
+        const bool narrow = one.narrow != 0;
+        const size_t unit = size_t(token) * e.units + one.unit;
+        const packet *slots = e.result_packets + unit * (e.unit_bytes / 8);
+        const unsigned char *row = e.results + unit * e.unit_bytes;
+        four v[sums] = {};
+#pragma unroll
+        for (uint32_t j = 0; j < sums; ++j) {
+          const uint32_t place = at + j * lanes;
+          if (place < mine.end) v[j] = packed ? of_packets(slots, narrow, place, round) : of_row(row, narrow, place);
+        }
+#pragma unroll
+        for (uint32_t j = 0; j < sums; ++j) {
+          if (narrow && e.weighted && MOE_LAYOUT != 1 && !e.rounded) scale_four(v[j], one.weight);
+          if (i == 0) total[j] = v[j];
+          else add_four(total[j], v[j]);
+        }
+      }
+#pragma unroll
+      for (uint32_t j = 0; j < sums; ++j) {
+        const uint32_t place = at + j * lanes;
+        if (place < mine.end) store_four(y.out + size_t(token) * e.hidden * out_bytes, place, total[j]);
+      }
     }
     __syncwarp();
   }
 }
 
-/* Both, or the half that a launch is for. In both together this rank adds its own experts' results where
- * it collects, and of rounds of several turns some warps push while the others collect: the link takes as
- * long as memory. Those that push wait for nobody, and collect when they have done. */
+/* Both, or the half that a launch is for. */
 template <bool pushes, bool collects>
 __device__ inline void combine(const exchange &e, const rushmem::team &t, const products &y, uint64_t round) {
-  constexpr bool direct = pushes && collects;
-  __shared__ sharing all;
+  __shared__ uint32_t start[most_ranks + 1];
   __shared__ summing of_warps[warps];
-  const uint32_t ranks = static_cast<uint32_t>(t.n_pes());
-  learn_known(e, t, round, direct, all);
-  summing &s = of_warps[warp_of()];
-  uint32_t pushing = warps, idle = 0;
-  if constexpr (pushes) {
-    const uint32_t parts = parts_pushed(e, ranks, all), items = all.start[ranks] * parts;
-    if (collects && goes_apart(items)) pushing = (warps + 1) / 2;
-    /* Warps that push nothing are the first to collect. */
-    if (pushing == warps && items <= gridDim.x * warps) idle = deal(items).each % warps;
-    if (warp_of() < pushing) push(e, t, y, round, all, parts, take_of(items, pushing), s);
-  }
-  if constexpr (collects) {
-    const uint32_t n = all.mine, parts = n <= e.few_back ? parts_back(e, n) : flags_back(e, n);
-    /* Where some push, the others begin. */
-    const uint32_t first = pushing < warps ? pushing : 0;
-    const taking from = take_of(n * parts, warps - first);
-    const uint32_t place = warp_of() < first ? warps : (warp_of() - first + warps - idle) % warps;
-    if (n <= e.few_back) collect<direct, true>(e, t, y, round, parts, all, from, place, s);
-    else collect<direct, false>(e, t, y, round, parts, all, from, place, s);
-  }
+  learn_known(e, t, round, start);
+  if constexpr (pushes) push(e, t, y, round, start, of_warps[warp_of()]);
+  if constexpr (collects) collect(e, t, y, round, start, of_warps[warp_of()]);
 }
 
 }  // namespace moe

@@ -19,9 +19,7 @@
  * Combine, in round n, from rank d to the token's home s: d adds up the results of its own experts, in f32
  * and in the order of the token's experts, and pushes the sum into the token's place at s; s adds the sums up
  * in the order of ranks. Where d has one expert of the token, the sum is that expert's row, which travels as
- * it is, and s multiplies it: the same bits in half of the bytes. What s itself has of the token it adds as
- * it collects, with the bits of a sum that had been pushed; only a launch that collects and nothing else,
- * which does not know its experts' results, finds all pushed.
+ * it is, and s multiplies it: the same bits in half of the bytes.
  *
  * Order. On each rank the parts of rounds follow one another: send n, receive n, combine n, send n + 1 ...,
  * each a kernel of its own or a part of one, on one stream (all_to_all.rs checks that).
@@ -72,7 +70,6 @@ struct exchange {
   uint64_t *sent;          /* rounds sent: a word for each block, as its neighbours may be ahead of it */
   uint64_t *received;
   uint64_t *combined;
-  uint32_t *turns;         /* [2]: turns of a receiver that blocks have taken, in this round's word */
   uint64_t *failure;       /* failure_words */
   uint64_t absent[most_ranks / 64];
   uint32_t words;          /* of `sent` and its like */
@@ -175,22 +172,11 @@ struct dealt {
   uint32_t first, step; /* the block's first item of all, and from one turn to the next */
   uint32_t each;        /* items of a turn */
 };
-__device__ inline dealt deal(uint32_t items, uint32_t block, uint32_t blocks) {
+__device__ inline dealt deal(uint32_t items) {
   uint32_t each = 1;
-  if (items > blocks) each = items >= blocks * warps ? warps : (items + blocks - 1) / blocks;
-  return {block * each, blocks * each, each};
+  if (items > gridDim.x) each = items >= gridDim.x * warps ? warps : (items + gridDim.x - 1) / gridDim.x;
+  return {blockIdx.x * each, gridDim.x * each, each};
 }
-__device__ inline dealt deal(uint32_t items) { return deal(items, blockIdx.x, gridDim.x); }
-
-/* Whether there are several turns; and whether some then do one thing and some another. That pays where a
- * part of them is enough for the link; fewer do everything one after the other. */
-#if defined(RUSHMEM_CPU)
-constexpr uint32_t apart_from = 2;
-#else
-constexpr uint32_t apart_from = 64;
-#endif
-__device__ inline bool takes_turns(uint32_t items) { return items > gridDim.x * warps; }
-__device__ inline bool goes_apart(uint32_t items) { return takes_turns(items) && gridDim.x >= apart_from; }
 
 /* Parts of rows that come as packets, which need no agreement: as many as give every block one. */
 __device__ inline uint32_t parts_of(uint32_t rows, uint32_t most) {

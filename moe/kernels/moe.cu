@@ -33,7 +33,7 @@ __device__ inline bool may_combine(const exchange &e, uint64_t round) {
 extern "C" __global__ void MOE_BOUNDS dispatch(MOE_PARAMETER rushmem::team t, MOE_PARAMETER exchange e, MOE_PARAMETER tokens in, MOE_PARAMETER received r) {
   RUSHMEM_DYNAMIC_SHARED(unsigned char, shared);
   const uint64_t round = e.sent[blockIdx.x] + 1;
-  moe::send<true>(e, t, in, round);
+  moe::send(e, t, in, round);
   moe::receive(e, t, r, round, shared);
   moe::count_round(e, e.sent, round);
   moe::count_round(e, e.received, round);
@@ -41,7 +41,7 @@ extern "C" __global__ void MOE_BOUNDS dispatch(MOE_PARAMETER rushmem::team t, MO
 
 extern "C" __global__ void MOE_BOUNDS dispatch_send(MOE_PARAMETER rushmem::team t, MOE_PARAMETER exchange e, MOE_PARAMETER tokens in) {
   const uint64_t round = e.sent[blockIdx.x] + 1;
-  moe::send<false>(e, t, in, round);
+  moe::send(e, t, in, round);
   moe::count_round(e, e.sent, round);
 }
 

@@ -198,36 +198,10 @@ __device__ inline void tell_of_round(const exchange &e, const rushmem::team &t, 
 #endif
 }
 
-/* By a warp: item `item` of the rows, of which each has `parts`. `before` counts the tokens before number
- * `base`. */
-__device__ inline void take(const exchange &e, const rushmem::team &t, const received &r, uint64_t round, const known &k,
-                            const table &all, uint32_t base, uint32_t item, uint32_t parts, placed &to) {
-  const uint32_t ranks = static_cast<uint32_t>(t.n_pes()), at = item / parts, part = item - at * parts;
-  const place_of_token p = locate(k, ranks, at);
-  const uint32_t n = k.counts[p.source], flags = flags_of(e, n);
-  const bool packed = n <= e.few;
-  if (!packed && part >= flags) return;
-  place(e, t, r, k, all, base, at, p, part == 0, to);
-  if (to.copies != 0 && packed) {
-    take_packets(e, r, packets_of(e, ranks, round & 1, p.source, p.token), round, part, parts, to);
-  } else if (to.copies != 0) {
-    const size_t row = row_index(e, ranks, round & 1, p.source, p.token);
-    /* One lane acquires for the warp, which meets behind it. */
-    if (lane_of() == 0) rushmem::signal_wait_until(e.row_flags + row * e.parts + part, rushmem::cmp::ge, round);
-    __syncwarp();
-    take_row(e, r, e.rows + row * e.row_bytes, part, flags, to);
-  }
-  __syncwarp();
-}
-
-/* All of this block's part of receiving. Of several turns each block takes the next as it comes to it: some
- * have sent before. */
+/* All of this block's part of receiving. */
 __device__ inline void receive(const exchange &e, const rushmem::team &t, const received &r, uint64_t round, unsigned char *shared) {
   __shared__ known k;
   __shared__ placed of_warps[warps];
-  __shared__ uint32_t next_turn;
-  /* The next round's; the last has ended. */
-  if (blockIdx.x == 0 && threadIdx.x == 0) e.turns[(round + 1) & 1] = 0;
   const uint32_t ranks = static_cast<uint32_t>(t.n_pes()), me = static_cast<uint32_t>(t.my_pe());
   const uint32_t first = me * e.experts_a_rank;
   const table all = table_of(e, t, shared);
@@ -249,12 +223,8 @@ __device__ inline void receive(const exchange &e, const rushmem::team &t, const 
   }
   const uint32_t items = total * parts;
   const dealt d = deal(items);
-  const bool several = takes_turns(items);
   uint32_t counted = 0;
-  for (uint32_t turn = d.first; turn < items;) {
-    /* Which turn the block takes next it asks before it takes this one: the answer has time. */
-    uint32_t next = items;
-    if (several && threadIdx.x == 0) next = (gridDim.x + atomicAdd(e.turns + (round & 1), 1u)) * d.each;
+  for (uint32_t turn = d.first; turn < items; turn += d.step) {
     /* Rows in their order, as `before` only grows. */
     const uint32_t base = turn / parts, item = turn + warp_of();
     if (MOE_LAYOUT != 1 && base != counted) {
@@ -263,12 +233,23 @@ __device__ inline void receive(const exchange &e, const rushmem::team &t, const 
       counted = base;
       __syncthreads();
     }
-    if (warp_of() < d.each && item < items) take(e, t, r, round, k, all, base, item, parts, to);
-    if (!several) break;
-    __syncthreads();
-    if (threadIdx.x == 0) next_turn = next;
-    __syncthreads();
-    turn = next_turn;
+    if (warp_of() >= d.each || item >= items) continue;
+    const uint32_t at = item / parts, part = item - at * parts;
+    const place_of_token p = locate(k, ranks, at);
+    const uint32_t n = k.counts[p.source], flags = flags_of(e, n);
+    const bool packed = n <= e.few;
+    if (!packed && part >= flags) continue;
+    place(e, t, r, k, all, base, at, p, part == 0, to);
+    if (to.copies != 0 && packed) {
+      take_packets(e, r, packets_of(e, ranks, round & 1, p.source, p.token), round, part, parts, to);
+    } else if (to.copies != 0) {
+      const size_t row = row_index(e, ranks, round & 1, p.source, p.token);
+      /* One lane acquires for the warp, which meets behind it. */
+      if (lane_of() == 0) rushmem::signal_wait_until(e.row_flags + row * e.parts + part, rushmem::cmp::ge, round);
+      __syncwarp();
+      take_row(e, r, e.rows + row * e.row_bytes, part, flags, to);
+    }
+    __syncwarp();
   }
 }
 

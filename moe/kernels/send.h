@@ -212,37 +212,19 @@ __device__ __noinline__ void send_far(const exchange &e, const tokens &in, uint6
   }
 }
 
-/* A flag that says that a row is there, or a part of it; by the lane of each rank that has it near. */
-struct notice {
-  uint64_t *flag;
-  int pe; /* below 0: none */
-};
-
-/* A part of the row. The lanes meet before the flags are set, by one lane for each rank: what orders their
- * stores before is cumulative, so it covers what the other lanes stored. */
-__device__ inline notice send_row(const exchange &e, const rushmem::team &t, const tokens &in, uint64_t round, uint32_t token,
-                                  uint32_t part, uint32_t parts, const outgoing &out) {
+/* A part of the row and its flag. The lanes meet before the flags, which one lane for each rank stores with
+ * release: that is cumulative, so it covers what the other lanes stored. */
+__device__ inline void send_row(const exchange &e, const rushmem::team &t, const tokens &in, uint64_t round, uint32_t token,
+                                uint32_t part, uint32_t parts, const outgoing &out) {
   const size_t at = row_index(e, static_cast<uint32_t>(t.n_pes()), round & 1, static_cast<uint32_t>(t.my_pe()), token);
   store_row(e, in, token, part, parts, out, nullptr);
-  if (out.any_far) send_far(e, in, round, token, at, out);
-  const uint32_t lane = lane_of();
-  const notice said{e.row_flags + at * e.parts + part, lane < out.ranks && out.to[lane] ? out.pe[lane] : -1};
   __syncwarp();
-  return said;
+  const uint32_t lane = lane_of();
+  if (lane < out.ranks && out.to[lane]) announce(e.rows + at * e.row_bytes, e.row_flags + at * e.parts + part, round, out.pe[lane]);
+  if (out.any_far) send_far(e, in, round, token, at, out);
 }
 
-/* One fence for the flags of two rows: it waits for all that is under way. */
-__device__ inline void tell(const notice &one, const notice &other, uint64_t round) {
-  if (one.pe < 0 && other.pe < 0) return;
-  rushmem::fence();
-  if (one.pe >= 0) rushmem::signal_op(one.flag, round, rushmem::signal::set, one.pe);
-  if (other.pe >= 0) rushmem::signal_op(other.flag, round, rushmem::signal::set, other.pe);
-}
-
-/* All of this block's part of sending. In rounds of several turns the routing goes first, so that
- * receivers can find the places while rows travel; and, if the launch receives, too, a third of the blocks
- * send the rows: the link takes no more, and the others receive meanwhile. */
-template <bool receives>
+/* All of this block's part of sending. */
 __device__ inline void send(const exchange &e, const rushmem::team &t, const tokens &in, uint64_t round) {
   __shared__ outgoing of_warps[warps];
   outgoing &out = of_warps[warp_of()];
@@ -258,39 +240,17 @@ __device__ inline void send(const exchange &e, const rushmem::team &t, const tok
   const uint32_t n = static_cast<uint32_t>(said);
   const bool packed = n <= e.few;
   const uint32_t parts = packed ? parts_of(n, (groups_of(e) + 1) / 2) : flags_of(e, n), items = n * parts;
-  const bool apart = takes_turns(items);
-  dealt d = deal(items);
-  if (apart) {
-    for (uint32_t token = blockIdx.x * warps + warp_of(); token < n; token += gridDim.x * warps) {
-      address(e, t, in, round & 1, token, out);
-      send_routing(e, t, in, round, token, out);
-      __syncwarp();
-    }
-    if (receives && goes_apart(items)) {
-      if (blockIdx.x % 3 != 0) return;
-      d = deal(items, blockIdx.x / 3, (gridDim.x + 2) / 3);
-    }
-  }
-  const notice none{nullptr, -1};
-  notice late = none;
-  bool is_late = false;
+  const dealt d = deal(items);
   for (uint32_t item = d.first + warp_of(); item < items && warp_of() < d.each; item += d.step) {
     const uint32_t token = item / parts, part = item - token * parts;
     uint4 ahead{};
     if (packed) ahead = read_ahead(e, in, token, part, parts);
     address(e, t, in, round & 1, token, out);
-    if (part == 0 && !apart) send_routing(e, t, in, round, token, out);
-    if (packed) {
-      send_packets(e, t, in, round, token, part, parts, out, ahead);
-    } else if (out.ranks != 0) {
-      const notice said = send_row(e, t, in, round, token, part, parts, out);
-      is_late = apart && !is_late;
-      if (!is_late) tell(late, said, round);
-      late = is_late ? said : none;
-    }
+    if (part == 0) send_routing(e, t, in, round, token, out);
+    if (packed) send_packets(e, t, in, round, token, part, parts, out, ahead);
+    else if (out.ranks != 0) send_row(e, t, in, round, token, part, parts, out);
     __syncwarp();
   }
-  if (is_late) tell(late, none, round);
 }
 
 }  // namespace moe

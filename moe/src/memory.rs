@@ -37,7 +37,6 @@ pub struct Exchange {
     pub(crate) sent: u64,
     pub(crate) received: u64,
     pub(crate) combined: u64,
-    pub(crate) turns: u64,
     pub(crate) failure: u64,
     pub(crate) absent: [u64; MOST_RANKS as usize / 64],
     pub(crate) words: u32,
@@ -130,7 +129,6 @@ impl Config {
             sent: part(u64::from(MOST_BLOCKS) * 8),
             received: part(u64::from(MOST_BLOCKS) * 8),
             combined: part(u64::from(MOST_BLOCKS) * 8),
-            turns: part(2 * 4),
             failure: part(FAILURE_WORDS as u64 * 8),
             absent: [0; MOST_RANKS as usize / 64],
             words: MOST_BLOCKS,
@@ -188,7 +186,6 @@ impl Exchange {
             &mut self.sent,
             &mut self.received,
             &mut self.combined,
-            &mut self.turns,
             &mut self.failure,
         ] {
             *part = *part - from + to;

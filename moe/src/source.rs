@@ -10,7 +10,7 @@ macro_rules! parts {
 
 /// The text of all kernels, of the name `moe.cu`. Each part needs those before it.
 pub const KERNELS: &str =
-    parts!("exchange.h" "numbers.h" "send.h" "routing.h" "receive.h" "sums.h" "combine.h" "moe.cu");
+    parts!("exchange.h" "numbers.h" "send.h" "routing.h" "receive.h" "combine.h" "moe.cu");
 
 /// As `kernels/numbers.h` counts them.
 fn number(float: Float) -> u32 {
