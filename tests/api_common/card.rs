@@ -3,12 +3,10 @@
 use std::path::Path;
 use std::process::Command;
 
-use super::place::on_gpus;
-
-/// The folder of the stand-in; why there is none.
+/// The folder of the stand-in: `RUSHMEM_TEST_VERBS`, or one that is built here; why there is none.
 pub fn stand_in() -> Result<String, String> {
-    if on_gpus() {
-        return Err("kernels of GPUs reach no card in this release".to_owned());
+    if let Ok(folder) = std::env::var("RUSHMEM_TEST_VERBS") {
+        return Ok(folder);
     }
     let build = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../host/runtime/tests/verbs/build");
     let built = Command::new(build).output().expect("the tests need bash");

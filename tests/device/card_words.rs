@@ -55,11 +55,8 @@ fn everywhere(test: &str, n: u32, f: impl Fn(&World, &mut Rng) + Sync) {
             Ok(_) if in_turns(n) => skip(test, "its PEs would take turns on a GPU"),
             Ok(_) => at(over_queues(n, None), place).run(run),
         }
-        if on_gpus() {
-            continue;
-        }
         match stand_in() {
-            Ok(card) if network.is_ok() => at(over_queues(n, Some(&card)), place).run(run),
+            Ok(card) if network.is_ok() && !on_gpus() => at(over_queues(n, Some(&card)), place).run(run),
             Ok(card) => at(over_queues(n, Some(&card)), place).threads(run),
             Err(why) => skip(test, why),
         }

@@ -38,9 +38,9 @@ fn both(test: &str, n: u32, f: impl Fn(&World, &mut Rng) + Sync) {
         Ok(_) if place::in_turns(n) => skip(test, "its PEs would take turns on a GPU"),
         Ok(_) => over_queues(n, None).run(|world| f(world, &mut Rng::new(seed()))),
     }
-    // Once: where there is a choice, with memory of other processes.
+    // Once: where there is a choice, with memory of other processes, whose GPU memory the stand-in has not.
     match stand_in() {
-        Ok(card) if network.is_ok() => {
+        Ok(card) if network.is_ok() && !on_gpus() => {
             over_queues(n, Some(&card)).run(|world| f(world, &mut Rng::new(seed())));
         }
         Ok(card) => over_queues(n, Some(&card)).threads(|world| f(world, &mut Rng::new(seed()))),
@@ -226,6 +226,25 @@ fn each_kind_of_link_carries_what_kernels_post() {
             bench.run("queue_get_then_put", Launch::new(1, 1), (&bench.report, &words, 20u64));
         });
     }
+}
+
+/// As where a GPU does not reach the card's registers.
+#[test]
+fn the_proxy_thread_rings_for_kernels() {
+    let test = "the_proxy_thread_rings_for_kernels";
+    let folder = match stand_in() {
+        Ok(folder) => folder,
+        Err(why) => return skip(test, why),
+    };
+    over_queues(2, Some(&folder)).env("RUSHMEM_DOORBELL", "proxy").threads(|world| {
+        let bench = Bench::new(world, QUEUE);
+        let words = world.alloc::<u64>(3).unwrap();
+        bench.run("queue_get_then_put", Launch::new(1, 1), (&bench.report, &words, 20u64));
+        let (blocks, threads, rounds) = (4, 64u32, rounds(40) as u32);
+        let words = world.alloc::<u32>((blocks * threads) as usize).unwrap();
+        bench.run("queue_flood", Launch::new(blocks, threads), (&bench.report, &words, rounds));
+        assert!(words.to_vec().unwrap().iter().all(|word| *word == rounds));
+    });
 }
 
 #[test]

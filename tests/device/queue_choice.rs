@@ -21,6 +21,10 @@ fn with_cards(test: &str, n: u32) -> Option<Pes> {
         skip(test, why);
         return None;
     }
+    if place::on_gpus() {
+        skip(test, "its PEs are processes, and the stand-in reaches a GPU's memory within one");
+        return None;
+    }
     match stand_in() {
         Ok(folder) => Some(over_queues(n, Some(&folder)).env("RUSHMEM_TRANSPORT", "queue,ucx")),
         Err(why) => {

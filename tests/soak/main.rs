@@ -183,7 +183,7 @@ fn queue_and_ucx() {
 fn over_two_ways(test: &str, n: u32, each: u32, way: &str, without: &str) {
     let folder = match (on_gpus(), stand_in()) {
         (false, Ok(folder)) => folder,
-        (true, _) => return place::skip(test, "kernels of GPUs reach no card in this release"),
+        (true, _) => return place::skip(test, "the stand-in reaches a GPU's memory within one process"),
         (_, Err(why)) => return place::skip(test, why),
     };
     let way = [

@@ -15,7 +15,7 @@ use crate::error::{err, Result};
 use launches::Launches;
 use placement::Placement;
 
-pub(crate) use wishes::{Carrier, DeviceWish, FarGpu, MappingWish, TransportWish};
+pub(crate) use wishes::{Carrier, DeviceWish, FarGpu, MappingWish, Ringer, TransportWish};
 
 /// Default of the memory of teams: 500 small ones.
 const DEFAULT_TEAM_MEMORY: u64 = 4 << 20;
@@ -44,6 +44,8 @@ pub(crate) struct Config {
     /// After about how many requests the software card loses a link (`RUSHMEM_QUEUE_LOSE`); never, unless it
     /// is given.
     pub(crate) queue_lose: Option<u64>,
+    /// Who rings a card's doorbells for kernels (`RUSHMEM_DOORBELL`: `auto`, `kernel` or `proxy`).
+    pub(crate) doorbell: Ringer,
     /// The card whose queues kernels write (`RUSHMEM_CARD`), if it is to be a certain one.
     pub(crate) card: Option<String>,
     /// Where `libibverbs.so.1` and `libmlx5.so.1` are (`RUSHMEM_VERBS`), if not where the system has them.
@@ -193,6 +195,7 @@ impl Config {
             ring_slots: get("RUSHMEM_RING_SLOTS").map_or(Ok(1024), |v| ring_slots(&v))?,
             queue_slots: get("RUSHMEM_QUEUE_SLOTS").map_or(Ok(1024), |v| queue_slots(&v))?,
             queue_lose: get("RUSHMEM_QUEUE_LOSE").map(|v| number("RUSHMEM_QUEUE_LOSE", &v)).transpose()?,
+            doorbell: get("RUSHMEM_DOORBELL").map_or_else(|| Ok(Ringer::default()), |v| Ringer::parse(&v))?,
             card: get("RUSHMEM_CARD"),
             verbs: get("RUSHMEM_VERBS").map(PathBuf::from),
             fake_seed: get("RUSHMEM_FAKE_SEED").map(|v| number("RUSHMEM_FAKE_SEED", &v)).transpose()?,

@@ -8,7 +8,7 @@ use rushmem_bootstrap_uid::environment::detect_here;
 use crate::logging;
 
 /// Every `RUSHMEM_*` variable of the runtime, its launchers and tools. A test compares it with the sources.
-const KNOWN: [&str; 48] = [
+const KNOWN: [&str; 49] = [
     "RUSHMEM_BOOTSTRAP",
     "RUSHMEM_CACHE_DIR",
     "RUSHMEM_CARD",
@@ -22,6 +22,7 @@ const KNOWN: [&str; 48] = [
     "RUSHMEM_CUDA_DIR",
     "RUSHMEM_CXX",
     "RUSHMEM_DEVICE",
+    "RUSHMEM_DOORBELL",
     "RUSHMEM_FAKE_DELAY",
     "RUSHMEM_FAKE_SEED",
     "RUSHMEM_FAR_COPIES",

@@ -135,6 +135,29 @@ impl Carrier {
     }
 }
 
+/// Who rings a network card's doorbells for kernels (`RUSHMEM_DOORBELL`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Ringer {
+    /// Kernels, if their device reaches the registers; else the proxy thread.
+    #[default]
+    Auto,
+    /// Kernels, or an error at start.
+    Kernels,
+    /// The proxy thread.
+    Proxy,
+}
+
+impl Ringer {
+    pub(crate) fn parse(text: &str) -> Result<Ringer> {
+        match text.trim().to_ascii_lowercase().as_str() {
+            "auto" => Ok(Ringer::Auto),
+            "kernel" => Ok(Ringer::Kernels),
+            "proxy" => Ok(Ringer::Proxy),
+            _ => Err(err!(ENVIRONMENT, "RUSHMEM_DOORBELL={text}: expected auto, kernel or proxy")),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -156,5 +179,15 @@ mod tests {
     fn carriers() {
         assert_eq!(Carrier::parse(" Messages ").unwrap(), Carrier::Messages);
         assert!(Carrier::parse("rdma").unwrap_err().message.contains("RUSHMEM_FAR_COPIES=rdma"));
+    }
+
+    #[test]
+    fn ringers() {
+        for (text, ringer) in
+            [("auto", Ringer::Auto), (" Kernel ", Ringer::Kernels), ("proxy", Ringer::Proxy)]
+        {
+            assert_eq!(Ringer::parse(text).unwrap(), ringer);
+        }
+        assert!(Ringer::parse("gpu").unwrap_err().message.contains("RUSHMEM_DOORBELL=gpu: expected auto"));
     }
 }

@@ -125,13 +125,30 @@ impl Registered {
     /// # Safety
     /// The range stays mapped as it is until this is dropped.
     pub(crate) unsafe fn new(cuda: &Arc<Cuda>, at: usize, bytes: usize) -> Result<Registered> {
+        let what = format_args!("making {bytes} bytes of host memory at {at:#x} reachable by {cuda}");
+        // SAFETY: per contract.
+        unsafe { Registered::with(cuda, at, bytes, 0) }.map_err(|e| e.context(what))
+    }
+
+    /// Maps `[at, at + bytes)`, registers of another device that this process has mapped.
+    ///
+    /// # Safety
+    /// As for [`Registered::new`].
+    pub(crate) unsafe fn registers(cuda: &Arc<Cuda>, at: usize, bytes: usize) -> Result<Registered> {
+        let what = format_args!("mapping a device's registers at {at:#x} for {cuda}");
+        // SAFETY: per contract.
+        unsafe { Registered::with(cuda, at, bytes, sys::CU_MEMHOSTREGISTER_IOMEMORY) }
+            .map_err(|e| e.context(what))
+    }
+
+    /// # Safety
+    /// As for [`Registered::new`].
+    unsafe fn with(cuda: &Arc<Cuda>, at: usize, bytes: usize, flags: u32) -> Result<Registered> {
         let _current = cuda.current()?;
-        let flags = sys::CU_MEMHOSTREGISTER_PORTABLE | sys::CU_MEMHOSTREGISTER_DEVICEMAP;
+        let flags = flags | sys::CU_MEMHOSTREGISTER_PORTABLE | sys::CU_MEMHOSTREGISTER_DEVICEMAP;
         let host = at as *mut std::ffi::c_void;
         // SAFETY: per contract; the driver checks that the range is mapped.
-        unsafe { cu!(cuMemHostRegister_v2(host, bytes, flags)) }.map_err(|e| {
-            e.context(format_args!("making {bytes} bytes of host memory at {at:#x} reachable by {cuda}"))
-        })?;
+        unsafe { cu!(cuMemHostRegister_v2(host, bytes, flags)) }?;
         let mut registered = Registered { cuda: Arc::clone(cuda), at, device: 0 };
         registered.device = device_address(host)?;
         Ok(registered)

@@ -322,7 +322,7 @@ mod tests {
             assert_eq!(boot.calls(), 4);
             met
         };
-        let queues = meet(Queues::new(0, 4, 64, None, Box::new(card(0)))).unwrap();
+        let queues = meet(Queues::new(0, 4, 64, None, Box::new(card(0)), Default::default())).unwrap();
         assert_eq!([0, 1, 2, 3].map(|pe| queues.leads_to(pe)), [true, false, false, true]);
         assert!(queues.why_left_out(1).unwrap().contains("that PE could not connect its card to this PE's"));
         assert_eq!(queues.why_left_out(2).unwrap(), "that PE has none: its port is down");
@@ -339,7 +339,7 @@ mod tests {
         let cannot = || CardOffer::None("it is old".into()).encode();
         let new = || {
             let card = SoftwareCard::new(0, None, None, 0, None).unwrap();
-            Ok(Queues::new(0, 4, 64, None, Box::new(card)).unwrap())
+            Ok(Queues::new(0, 4, 64, None, Box::new(card), Default::default()).unwrap())
         };
         for (others, mut mine, says) in [
             ([can(), can(), can()], new(), None),

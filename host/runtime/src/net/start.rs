@@ -30,7 +30,7 @@ use super::queue::Queues;
 use super::transport::{fake, ucx, Transport};
 use super::{meeting, proxy, Far, Shared};
 use crate::config::{Config, TransportWish};
-use crate::error::{err, Error, Result};
+use crate::error::{Error, Result};
 use crate::gpu::Cuda;
 use crate::health::Health;
 use crate::kernel::service::Service;
@@ -117,20 +117,10 @@ impl Meeting {
                     let cuda = Arc::clone(cuda);
                     Box::new(move |at, bytes| cuda.dma_buf(at, bytes)) as DmaBufs
                 });
-                let card =
-                    Mlx5Card::new(me, config.verbs.as_deref(), config.card.as_deref(), &order, dma_bufs)?;
-                if cuda.is_some() {
-                    return Err(err!(
-                        ENVIRONMENT,
-                        "RUSHMEM_TRANSPORT=queue: kernels of a GPU ring no card's doorbell in this release, as its register is \
-                         not mapped for GPUs ({} would be this one's card): RUSHMEM_DEVICE=cpu, or RUSHMEM_TRANSPORT=ucx, \
-                         by which they go through the proxy",
-                        card.who()
-                    ));
-                }
-                Box::new(card)
+                let (verbs, wish) = (config.verbs.as_deref(), config.card.as_deref());
+                Box::new(Mlx5Card::new(me, verbs, wish, &order, dma_bufs)?)
             };
-            Queues::new(me, cards.len(), config.queue_slots, cuda, card)
+            Queues::new(me, cards.len(), config.queue_slots, cuda, card, config.doorbell)
         };
         let may_lack_queues = config.transport.may_lack_queues();
         let mut queues = if may_lack_queues {

@@ -32,8 +32,19 @@ void copy_here(char *to, const char *from, size_t bytes) {
   std::atomic_thread_fence(std::memory_order_acq_rel);
 }
 
-/* Memory of a process. False: there is none such, or no such process. */
-bool copy(int pid, uint64_t there, char *here, size_t bytes, bool write) {
+/* A place in a process's memory. */
+struct place {
+  uint64_t at;
+  bool gpu;
+};
+
+/* Memory of a process. False: there is none such, or no such process, or it is a GPU's of another one. */
+bool copy(int pid, place where, char *here, size_t bytes, bool write) {
+  const uint64_t there = where.at;
+  if (where.gpu) {
+    const auto mine = reinterpret_cast<uint64_t>(here);
+    return pid == getpid() && copy_gpu(write ? there : mine, write ? mine : there, bytes, there);
+  }
   if (pid == getpid()) {
     char *at = reinterpret_cast<char *>(there);
     write ? copy_here(at, here, bytes) : copy_here(here, at, bytes);
@@ -53,18 +64,18 @@ syndrome refuse(const object *of, uint8_t code, const std::string &why) {
 }
 
 /* Where named bytes are in a process. False: nowhere; or it does not answer, as it and its pairs are gone. */
-bool find(int pid, uint64_t at, uint32_t key, uint64_t address, uint64_t bytes, uint32_t access, uint64_t &where, bool &answers) {
+bool find(int pid, uint64_t at, uint32_t key, uint64_t address, uint64_t bytes, uint32_t access, place &where, bool &answers) {
   answers = true;
   region r;
   const uint32_t index = key >> 8;
   if (index >= regions) return false;
   const uint64_t entry = at + offsetof(table, all_regions) + index * sizeof(region);
-  answers = copy(pid, entry, reinterpret_cast<char *>(&r), sizeof r, false);
+  answers = copy(pid, {entry, false}, reinterpret_cast<char *>(&r), sizeof r, false);
   if (!answers) return false;
   if (key == 0 || r.key != key || (r.access & access) != access) return false;
   const uint64_t inside = address - r.iova;
   if (inside > r.bytes || bytes > r.bytes - inside) return false;
-  where = r.address + inside;
+  where = {r.address + inside, r.gpu != 0};
   return true;
 }
 
@@ -96,7 +107,8 @@ syndrome update(object *of, uint8_t opcode, const unsigned char *block, int pid,
   mlx5_wqe_data_seg data;
   memcpy(&data, block + 48, sizeof data);
   if ((block[7] & 0x3f) != 4 || be32toh(data.byte_count) != 8) return refuse(of, MLX5_CQE_SYNDROME_LOCAL_LENGTH_ERR, "the length of an atomic's answer");
-  uint64_t mine, local, where;
+  uint64_t mine;
+  place local, where;
   int self;
   bool answers = true;
   unsigned char gid[16];
@@ -116,8 +128,7 @@ syndrome update(object *of, uint8_t opcode, const unsigned char *block, int pid,
     else if (old != be64toh(operands.compare)) value = old;
     if (!copy(pid, where, reinterpret_cast<char *>(&value), 8, true)) return MLX5_CQE_SYNDROME_TRANSPORT_RETRY_EXC_ERR;
   }
-  copy_here(reinterpret_cast<char *>(local), reinterpret_cast<const char *>(&old), 8);
-  return 0;
+  return copy(self, local, reinterpret_cast<char *>(&old), 8, true) ? 0 : MLX5_CQE_SYNDROME_LOCAL_PROT_ERR;
 }
 
 /* One request. */
@@ -140,7 +151,7 @@ syndrome carry_out(object *of, const unsigned char *block) {
   if (!read_gid(of->gid, pid, at)) return MLX5_CQE_SYNDROME_TRANSPORT_RETRY_EXC_ERR;
   peer_pair peer;
   const uint64_t entry = at + offsetof(table, all_pairs) + (of->remote & 0xfff) * sizeof(peer_pair);
-  if (!copy(pid, entry, reinterpret_cast<char *>(&peer), sizeof peer, false) || peer.number != of->remote ||
+  if (!copy(pid, {entry, false}, reinterpret_cast<char *>(&peer), sizeof peer, false) || peer.number != of->remote ||
       peer.remote != of->number || (peer.state != rtr && peer.state != rts) || peer.next_receive != of->send_psn)
     return refuse(of, MLX5_CQE_SYNDROME_TRANSPORT_RETRY_EXC_ERR, "the peer's pair does not answer");
 
@@ -152,7 +163,7 @@ syndrome carry_out(object *of, const unsigned char *block) {
   memcpy(&data, block + 32, sizeof data);
   uint32_t bytes = be32toh(data.byte_count);
   std::vector<char> carried;
-  uint64_t local = 0;
+  place local = {0, false};
   bool answers = true;
   if (bytes & MLX5_INLINE_SEG) {
     bytes &= ~MLX5_INLINE_SEG;
@@ -168,9 +179,9 @@ syndrome carry_out(object *of, const unsigned char *block) {
     if (!find(self, mine, be32toh(data.lkey), be64toh(data.addr), bytes, write ? 0 : IBV_ACCESS_LOCAL_WRITE, local, answers))
       return refuse(of, MLX5_CQE_SYNDROME_LOCAL_PROT_ERR, "local memory that is not registered so");
     carried.resize(bytes);
-    if (write) copy_here(carried.data(), reinterpret_cast<const char *>(local), bytes);
+    if (write && !copy(self, local, carried.data(), bytes, false)) return MLX5_CQE_SYNDROME_LOCAL_PROT_ERR;
   }
-  uint64_t where;
+  place where = {0, false};
   const bool may = write ? peer.writes : peer.reads;
   if (!may || !find(pid, at, be32toh(remote.rkey), be64toh(remote.raddr), bytes, write ? IBV_ACCESS_REMOTE_WRITE : IBV_ACCESS_REMOTE_READ, where, answers))
     return refuse(of, answers ? MLX5_CQE_SYNDROME_REMOTE_ACCESS_ERR : MLX5_CQE_SYNDROME_TRANSPORT_RETRY_EXC_ERR,
@@ -183,8 +194,7 @@ syndrome carry_out(object *of, const unsigned char *block) {
     return copy(pid, where, from, bytes, true) ? 0 : MLX5_CQE_SYNDROME_TRANSPORT_RETRY_EXC_ERR;
   }
   if (!copy(pid, where, carried.data(), bytes, false)) return MLX5_CQE_SYNDROME_TRANSPORT_RETRY_EXC_ERR;
-  copy_here(reinterpret_cast<char *>(local), carried.data(), bytes);
-  return 0;
+  return copy(getpid(), local, carried.data(), bytes, true) ? 0 : MLX5_CQE_SYNDROME_LOCAL_PROT_ERR;
 }
 
 void complete(object *of, uint64_t index, uint8_t code) {

@@ -4,7 +4,8 @@
  * compiled, and the published layouts of commands (Linux' mlx5_ifc.h, DPDK's mlx5_prm.h), apart from the
  * writer.
  *
- * verbs.cpp has devices, domains, memory; firmware.cpp the commands; card.cpp carries requests out. */
+ * verbs.cpp has devices, domains, memory; firmware.cpp the commands; card.cpp carries requests out, gpu.cpp on
+ * a GPU's memory. */
 #ifndef STAND_IN_H
 #define STAND_IN_H
 
@@ -28,7 +29,7 @@ struct model : ibv_device {
 /* What other processes read of this one: plain words. */
 struct region {
   uint32_t key, access; /* key 0: none */
-  uint64_t iova, bytes, address;
+  uint64_t iova, bytes, address, gpu;
 };
 struct peer_pair {
   uint32_t number, state, remote, reads, writes, atomics, next_receive;
@@ -103,6 +104,10 @@ constexpr uint32_t rst = 0, init = 1, rtr = 2, rts = 3, err = 6;
 void make_gid(unsigned char gid[16], bool v2);
 bool read_gid(const unsigned char gid[16], int &pid, uint64_t &at);
 void mac_of(const unsigned char gid[16], unsigned char mac[6]);
+
+/* Whether the address is a GPU's; and a copy to or from such memory. */
+bool is_gpu(uint64_t at);
+bool copy_gpu(uint64_t to, uint64_t from, size_t bytes, uint64_t of_gpu);
 
 /* Begins the thread, once. */
 void start_card();

@@ -225,6 +225,7 @@ static memory_region *enter(domain *pd, char *address, size_t bytes, uint64_t io
     region &r = shared.all_regions[i];
     if (r.key != 0) continue;
     r.access = access, r.iova = iova, r.bytes = bytes, r.address = reinterpret_cast<uint64_t>(address);
+    r.gpu = is_gpu(r.address);
     r.key = i << 8 | ++variant;
     auto *made = new memory_region();
     made->context = pd->context, made->pd = pd, made->addr = address, made->length = bytes;

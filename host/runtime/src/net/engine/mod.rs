@@ -32,6 +32,7 @@ use crate::net::gpu::traffic::Traffic;
 use crate::net::memory::segments::Segments;
 use crate::net::ordering::Lane;
 use crate::net::proxy::posts::Posts;
+use crate::net::queue::probes::Probe;
 use crate::net::queue::Queues;
 use crate::net::transport::{Event, Token, Transport};
 use crate::net::wire::message::Record;
@@ -58,8 +59,8 @@ pub(crate) struct Engine {
     posts: Option<Box<Posts>>,
     /// The queues that kernels write themselves, where there are any.
     queues: Option<Box<Queues>>,
-    /// Requests in them that are open in the order of their PE: until so many of the queue are complete.
-    in_queues: Vec<(Lane, u64, u16)>,
+    /// Operations that are open in the order of their PE for what kernels have in these queues.
+    in_queues: Vec<InQueue>,
     /// For `turn`.
     events: Vec<Event>,
     /// The process ends: nothing goes on.
@@ -123,7 +124,7 @@ impl Engine {
     fn try_turn(&mut self) -> Result<bool> {
         self.operations.end_lost();
         let mut worked = self.serve_kernels()?;
-        self.look_at_queues();
+        worked |= self.look_at_queues();
         worked |= self.operations.push_out()?;
         self.operations.core.transport.progress(&mut self.events);
         worked |= !self.events.is_empty();
@@ -310,34 +311,48 @@ impl Engine {
         self.open_queues();
     }
 
-    /// What kernels have in their queues counts as operations that have started, and are open until the card
-    /// has completed them: so fence and quiet of the host wait for them.
+    /// What kernels have in their queues counts as operations that have started, and are open until it is in
+    /// the peers' memory: so fence and quiet of the host wait for it.
     fn open_queues(&mut self) {
         let Some(queues) = &self.queues else { return };
-        for (pe, requests) in queues.busy() {
-            let lane = Lane::to(pe);
-            if !self.in_queues.iter().any(|(of, _, open)| *of == lane && *open == requests) {
+        for (pe, requests) in queues.used() {
+            let (lane, until) = (Lane::to(pe), Until::Complete(requests));
+            if !self.in_queues.iter().any(|open| open.lane == lane && open.until == until) {
                 let op = self.operations.core.ordering.lane(lane).begin();
-                self.in_queues.push((lane, op, requests));
+                self.in_queues.push(InQueue { lane, op, until });
             }
         }
     }
 
-    /// Closes what the card has completed, and reports what has failed.
-    fn look_at_queues(&mut self) {
-        let Some(queues) = &mut self.queues else { return };
-        let core = &mut self.operations.core;
-        self.in_queues.retain(|(lane, op, requests)| {
-            let over = queues.reached(lane.pe, *requests);
-            if over {
-                core.ordering.lane(*lane).close(*op);
-                core.wire.activate(lane.pe);
+    /// Rings for kernels, closes what has arrived, and reports what has failed. True where something
+    /// happened.
+    fn look_at_queues(&mut self) -> bool {
+        let Some(queues) = &mut self.queues else { return false };
+        let mut worked = queues.ring_for_kernels();
+        if !self.in_queues.is_empty() {
+            let core = &mut self.operations.core;
+            for open in &mut self.in_queues {
+                if let Until::Complete(requests) = open.until {
+                    if queues.reached(open.lane.pe, requests) {
+                        open.until = Until::Probed(queues.ask_for_probe(open.lane.pe));
+                    }
+                }
             }
-            !over
-        });
-        if let Some((pe, e)) = queues.failure() {
-            core.failures.suspect(pe, &e);
+            queues.turn_probes();
+            self.in_queues.retain(|InQueue { lane, op, until }| {
+                let over = matches!(until, Until::Probed(probe) if queues.probed(lane.pe, *probe));
+                if over {
+                    core.ordering.lane(*lane).close(*op);
+                    core.wire.activate(lane.pe);
+                    worked = true;
+                }
+                !over
+            });
         }
+        if let Some((pe, e)) = queues.failure() {
+            self.operations.core.failures.suspect(pe, &e);
+        }
+        worked
     }
 
     /// There are kernels from now on: they post without ringing a doorbell.
@@ -368,6 +383,22 @@ impl Engine {
     pub(in crate::net) fn take_refused(&mut self) -> Option<Error> {
         self.posts.as_mut().and_then(|posts| posts.refused.take())
     }
+}
+
+/// What kernels had in the queue to a PE when somebody asked.
+struct InQueue {
+    lane: Lane,
+    op: u64,
+    until: Until,
+}
+
+/// How far that is.
+#[derive(PartialEq, Eq)]
+enum Until {
+    /// The card has completed so many requests.
+    Complete(u16),
+    /// A read behind them has come back.
+    Probed(Probe),
 }
 
 /// What may be asked of the engine is what its operations offer; fence and quiet, which cover kernels, too,

@@ -14,6 +14,8 @@ pub(in crate::net) const NONE_YET: u8 = 15;
 pub(in crate::net) const RECORD_SEND: usize = 1;
 /// A request that does nothing.
 pub(in crate::net) const NOP: u8 = 0x00;
+/// An RDMA READ.
+pub(in crate::net) const READ: u8 = 0x10;
 /// The flag that asks for a completion.
 pub(in crate::net) const COMPLETE: u8 = 8;
 
@@ -22,6 +24,25 @@ pub(in crate::net) fn nop(index: u16, number: u32) -> [u64; 2] {
     let head = (u32::from(index) << 8 | u32::from(NOP)).to_be();
     let pair = (number << 8 | 1).to_be();
     [u64::from(head) | u64::from(pair) << 32, u64::from(COMPLETE) << 24]
+}
+
+/// A READ of 8 bytes at `remote` into `local`, for the slot of request `index`. Keys as a card gives them.
+pub(in crate::net) fn read_word(
+    index: u16,
+    number: u32,
+    (remote, rkey): (u64, u32),
+    (local, lkey): (u64, u32),
+) -> [u64; 6] {
+    let head = (u32::from(index) << 8 | u32::from(READ)).to_be();
+    let pair = (number << 8 | 3).to_be();
+    [
+        u64::from(head) | u64::from(pair) << 32,
+        u64::from(COMPLETE) << 24,
+        remote.to_be(),
+        u64::from(rkey.to_be()),
+        u64::from(8u32.to_be()) | u64::from(lkey.to_be()) << 32,
+        local.to_be(),
+    ]
 }
 
 /// What a doorbell register takes, when the request of that index was the last.

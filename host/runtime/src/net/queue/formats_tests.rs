@@ -37,7 +37,7 @@ fn numbers_are_those_of_mlx5dv() {
     let same = [
         ("RUSHMEM_MLX5_NOP", "MLX5_OPCODE_NOP", Some(u64::from(formats::NOP))),
         ("RUSHMEM_MLX5_WRITE", "MLX5_OPCODE_RDMA_WRITE", None),
-        ("RUSHMEM_MLX5_READ", "MLX5_OPCODE_RDMA_READ", None),
+        ("RUSHMEM_MLX5_READ", "MLX5_OPCODE_RDMA_READ", Some(u64::from(formats::READ))),
         ("RUSHMEM_MLX5_COMPARE_SWAP", "MLX5_OPCODE_ATOMIC_CS", None),
         ("RUSHMEM_MLX5_FETCH_ADD", "MLX5_OPCODE_ATOMIC_FA", None),
         ("RUSHMEM_MLX5_COMPLETE", "MLX5_WQE_CTRL_CQ_UPDATE", Some(u64::from(formats::COMPLETE))),
@@ -187,5 +187,17 @@ fn the_card_reads_what_mlx5dv_writes() {
     ours[8..16].copy_from_slice(&second.to_le_bytes());
     ours[11] = 0;
     assert_eq!(ours, blocks[5]);
+    let read = formats::read_word(
+        0xfffe,
+        0xab_cdef,
+        (0x1122_3344_5566_7788, 0xcafe_0001),
+        (0x8877_6655_4433_2211, 0xbeef_0002),
+    );
+    let mut ours = [0u8; 64];
+    ours.chunks_exact_mut(8).zip(read).for_each(|(to, word)| to.copy_from_slice(&word.to_le_bytes()));
+    let mut theirs = blocks[2];
+    // That program reads more.
+    theirs[32..36].copy_from_slice(&8u32.to_be_bytes());
+    assert_eq!(ours, theirs);
     assert_eq!(formats::bell(0xfffe, 0xab_cdef).to_le_bytes(), [0, 0xff, 0xfe, 0, 0xab, 0xcd, 0xef, 0]);
 }

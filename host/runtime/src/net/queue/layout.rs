@@ -13,37 +13,53 @@ const EXTRAS: usize = 2 * LINE;
 /// Places for answers, and one more for probes.
 pub(super) const SINKS: usize = (RUSHMEM_QUEUE_SINKS + 1) * RUSHMEM_QUEUE_SINK_BYTES;
 
-/// Places in it, in bytes.
+/// Slots of a queue of the host's own ([`super::probes`]): it has one request under way at a time.
+pub(super) const PROBE_SLOTS: usize = 64;
+
+/// Places in it, in bytes. The queues of kernels, by PE, and then those of the host: queue `n + pe` of `n` PEs.
 pub(super) struct Layout {
     pub(super) n: usize,
     pub(super) slots: usize,
     pub(super) needs: QueueNeeds,
+    /// Of the host's own queues.
+    pub(super) probe_needs: QueueNeeds,
     /// Bytes before the first queue, so that it begins a page.
     pub(super) lead: usize,
 }
 
 impl Layout {
-    pub(super) fn queue(&self, pe: usize) -> usize {
-        let page = self.needs.page;
-        let slots = (self.slots * BLOCK).next_multiple_of(page);
-        self.lead + pe * (slots + self.completions() + EXTRAS.next_multiple_of(page))
+    /// Slots of a queue.
+    pub(super) fn count_of(&self, queue: usize) -> usize {
+        if queue < self.n { self.slots } else { PROBE_SLOTS }
     }
 
-    /// Bytes of a completion queue.
-    fn completions(&self) -> usize {
-        (self.needs.completions * BLOCK).next_multiple_of(self.needs.page)
+    fn needs_of(&self, queue: usize) -> QueueNeeds {
+        if queue < self.n { self.needs } else { self.probe_needs }
     }
 
-    pub(super) fn completion(&self, pe: usize) -> usize {
-        self.queue(pe) + (self.slots * BLOCK).next_multiple_of(self.needs.page)
+    /// Bytes of a queue's slots, of its completion queue, and of all of it.
+    fn sizes(&self, queue: usize) -> [usize; 3] {
+        let QueueNeeds { page, completions } = self.needs_of(queue);
+        let slots = (self.count_of(queue) * BLOCK).next_multiple_of(page);
+        let completions = (completions * BLOCK).next_multiple_of(page);
+        [slots, completions, slots + completions + EXTRAS.next_multiple_of(page)]
     }
 
-    pub(super) fn record(&self, pe: usize) -> usize {
-        self.completion(pe) + self.completions()
+    pub(super) fn queue(&self, queue: usize) -> usize {
+        let (kernels, host) = (queue.min(self.n), queue.saturating_sub(self.n));
+        self.lead + kernels * self.sizes(0)[2] + host * self.sizes(self.n)[2]
+    }
+
+    pub(super) fn completion(&self, queue: usize) -> usize {
+        self.queue(queue) + self.sizes(queue)[0]
+    }
+
+    pub(super) fn record(&self, queue: usize) -> usize {
+        self.completion(queue) + self.sizes(queue)[1]
     }
 
     pub(super) fn sinks(&self) -> usize {
-        self.queue(self.n)
+        self.queue(2 * self.n)
     }
 
     pub(super) fn segments(&self) -> usize {

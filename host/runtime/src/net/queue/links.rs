@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn pes_that_are_left_out_have_no_queue() {
         let card = SoftwareCard::new(1, None, None, 0, None).unwrap();
-        let mut queues = Queues::new(1, 4, 64, None, Box::new(card)).unwrap();
+        let mut queues = Queues::new(1, 4, 64, None, Box::new(card), Default::default()).unwrap();
         let header = |queues: &Queues, pe: usize| {
             let DeviceMemory::Host(memory) = &queues.device else { panic!() };
             // SAFETY: the queue's header, which nobody writes now.
@@ -159,6 +159,6 @@ mod tests {
         );
         queues.leave_out(&[None, None, why("memory"), why("other")]).unwrap();
         assert!(!queues.lead_anywhere() && queues.why_left_out(3) == Some("no card"));
-        assert!(queues.busy().is_empty() && queues.failure().is_none() && queues.reclaim());
+        assert!(queues.idle() && queues.failure().is_none() && queues.reclaim());
     }
 }

@@ -5,10 +5,12 @@
 //!
 //! - [`card`]: what a card gives. [`mlx5`] is one; [`emulated`] is one as a program, for tests.
 //! - [`words`]: whether cards update words for the kernels of the job.
+//! - [`doorbells`]: who rings. [`probes`]: reads of the host's own behind what kernels have written.
 //! - [`layout`]: where things lie in their memory. [`formats`]: what the host itself reads and writes of the
 //!   card's formats. [`links`]: to which PEs queues lead.
 
 pub(in crate::net) mod card;
+mod doorbells;
 pub(in crate::net) mod emulated;
 pub(in crate::net) mod formats;
 #[cfg(test)]
@@ -16,6 +18,7 @@ mod formats_tests;
 mod layout;
 pub(in crate::net) mod links;
 pub(in crate::net) mod mlx5;
+pub(in crate::net) mod probes;
 mod words;
 
 use std::sync::atomic::{fence, AtomicU32, AtomicU64, Ordering};
@@ -24,8 +27,11 @@ use std::sync::Arc;
 use rushmem_abi::device::{QueueSegment, RawQueue, RawQueues, RUSHMEM_QUEUE_SEGMENTS, RUSHMEM_QUEUE_SINKS};
 
 use self::card::{NetworkCard, OpenQueue, QueueArea, QueueMemory, RegionKeys};
+use self::doorbells::Doorbells;
 use self::formats::{Completion, RECORD_SEND};
-use self::layout::{Layout, LINE, SINKS};
+use self::layout::{Layout, LINE, PROBE_SLOTS, SINKS};
+use self::probes::Probes;
+use crate::config::Ringer;
 use crate::error::{err, Error, Result};
 use crate::gpu::plain::Plain;
 use crate::gpu::Cuda;
@@ -50,12 +56,20 @@ struct KnownPiece {
 /// The queues of a PE.
 pub(in crate::net) struct Queues {
     me: usize,
-    // Dropped first: it uses the memory.
+    // Dropped first: it maps registers of the card's. Then the card, which uses the memory.
+    bells: Doorbells,
     card: Box<dyn NetworkCard>,
     shared: HostMemory,
     device: DeviceMemory,
     layout: Layout,
+    /// The kernels', by PE, then the host's own.
     open: Vec<OpenQueue>,
+    probes: Vec<Probes>,
+    /// By PE: its key of the memory at offset 0, once that is known.
+    base_keys: Vec<u32>,
+    /// Where answers come to, and its key, as the card has them.
+    sink_address: u64,
+    sink_key: u32,
     has: Vec<bool>,
     /// By PE: why no queue leads there.
     left_out: Vec<Option<String>>,
@@ -78,9 +92,10 @@ impl Queues {
         slots: usize,
         gpu: Option<&Arc<Cuda>>,
         card: Box<dyn NetworkCard>,
+        ringer: Ringer,
     ) -> Result<Queues> {
-        let needs = card.needs(slots);
-        let mut layout = Layout { n, slots, needs, lead: needs.page - LINE };
+        let (needs, probe_needs) = (card.needs(slots), card.needs(PROBE_SLOTS));
+        let mut layout = Layout { n, slots, needs, probe_needs, lead: needs.page - LINE };
         let shared = HostMemory::new(gpu, layout.bytes().div_ceil(LINE))?;
         // Dropped before `shared` where something fails.
         let mut card = card;
@@ -88,20 +103,21 @@ impl Queues {
         layout.lead = (host as usize).next_multiple_of(needs.page) - host as usize;
         // SAFETY: within the memory.
         let at = |offset: usize| unsafe { host.add(offset) };
-        let memory = |pe: usize| QueueMemory {
-            slots: at(layout.queue(pe)),
-            count: slots,
-            record: at(layout.record(pe)).cast(),
-            bell: at(layout.record(pe) + LINE).cast(),
-            completion: at(layout.completion(pe)).cast(),
+        let memory = |queue: usize| QueueMemory {
+            slots: at(layout.queue(queue)),
+            count: layout.count_of(queue),
+            record: at(layout.record(queue)).cast(),
+            bell: at(layout.record(queue) + LINE).cast(),
+            completion: at(layout.completion(queue)).cast(),
         };
-        for memory in (0..n).map(memory) {
+        for memory in (0..2 * n).map(memory) {
             // SAFETY: the entry's last word; nobody else knows the memory yet.
             unsafe { memory.completion.add(7).write(u64::from(formats::NONE_YET) << 60) };
         }
         let area = QueueArea { start: at(layout.lead), bytes: layout.sinks() - layout.lead };
         // SAFETY: `shared` is dropped after the card.
-        let open = unsafe { card.open(area, (0..n).map(|pe| Some(memory(pe))).collect()) }?;
+        let open = unsafe { card.open(area, (0..2 * n).map(|queue| Some(memory(queue))).collect()) }?;
+        let bells = Doorbells::new(ringer, gpu, &open[..n])?;
         let sinks = Memory { address: at(layout.sinks()) as usize, bytes: SINKS, gpu: false, single: true };
         // SAFETY: `shared` is dropped after the card, and stays until then.
         let sink_keys = unsafe { card.register(sinks, sinks.address as u64, false) }?;
@@ -115,12 +131,11 @@ impl Queues {
         let lines = (head_at + size_of::<RawQueues>()).div_ceil(LINE);
         let fill = |device: u64| {
             let mut bytes = vec![0u8; lines * LINE];
-            for (pe, open) in open.iter().enumerate() {
+            for (pe, open) in open[..n].iter().enumerate() {
                 let queue = RawQueue {
                     slots: there(layout.queue(pe)),
                     record: there(layout.record(pe)),
-                    // A card's own register is at one address for the host and for kernels on the CPU.
-                    bell: open.bell.map_or(there(layout.record(pe) + LINE), |bell| bell as u64),
+                    bell: bells.of_kernels[pe].unwrap_or(there(layout.record(pe) + LINE)),
                     completion: there(layout.completion(pe)),
                     stamps: device + (stamps_at + pe * slots * size_of::<u32>()) as u64,
                     mask: slots as u32 - 1,
@@ -174,11 +189,16 @@ impl Queues {
         };
         Ok(Queues {
             me,
+            bells,
             card,
             shared,
             device,
             layout,
             open,
+            probes: vec![Probes::default(); n],
+            base_keys: Vec::new(),
+            sink_address: sinks.address as u64,
+            sink_key: sink_keys.local,
             failed: vec![false; n],
             left_out: vec![None; n],
             has: vec![true; n],
@@ -200,7 +220,7 @@ impl Queues {
 
     /// The card, for people.
     pub(in crate::net) fn about(&self) -> String {
-        self.card.about()
+        self.card.about() + &self.bells.about()
     }
 
     /// What other PEs' cards need in order to connect.
@@ -260,6 +280,9 @@ impl Queues {
             ));
         };
         known.entry = Some(entry);
+        if offset == 0 {
+            self.base_keys = remote.to_vec();
+        }
         let lkey = known.keys.local.to_be();
         let n = self.layout.n;
         let keys_at = self.layout.rkeys() + entry * n * size_of::<u32>();
@@ -303,29 +326,21 @@ impl Queues {
 
     // ---- requests under way ----
 
-    /// Word `number` of what lies at that offset.
-    fn word(&self, offset: usize, number: usize) -> &AtomicU64 {
-        // SAFETY: a word of a queue's, atomic to all.
-        unsafe {
-            let at = self.shared.host().cast::<u8>().add(offset).cast::<u64>();
-            AtomicU64::from_ptr(at.add(number))
-        }
+    fn record(&self, queue: usize) -> &AtomicU64 {
+        self.word(self.layout.record(queue), 0)
     }
 
-    fn record(&self, pe: usize) -> &AtomicU64 {
-        self.word(self.layout.record(pe), 0)
-    }
-
-    fn bell(&self, pe: usize) -> &AtomicU64 {
+    /// The register as the host has it.
+    fn bell(&self, queue: usize) -> &AtomicU64 {
         let own = |bell: *mut u64| {
             // SAFETY: the card's register, which is there as long as the card.
             unsafe { AtomicU64::from_ptr(bell) }
         };
-        self.open[pe].bell.map_or_else(|| self.word(self.layout.record(pe) + LINE, 0), own)
+        self.open[queue].bell.map_or_else(|| self.word(self.layout.record(queue) + LINE, 0), own)
     }
 
-    fn completion(&self, pe: usize) -> Completion {
-        let at = self.layout.completion(pe);
+    fn completion(&self, queue: usize) -> Completion {
+        let at = self.layout.completion(queue);
         let last = self.word(at, 7).load(Ordering::Acquire);
         Completion::read(self.word(at, 6).load(Ordering::Relaxed), last)
     }
@@ -346,10 +361,16 @@ impl Queues {
         }
     }
 
-    /// Queues with requests under way: the PE, and how many requests, as [`Self::reached`] takes it.
-    pub(in crate::net) fn busy(&self) -> Vec<(usize, u16)> {
-        let pes = (0..self.layout.n).filter(|pe| self.has[*pe]);
-        pes.map(|pe| (pe, self.rung(pe))).filter(|(pe, rung)| self.complete(*pe) != Some(*rung)).collect()
+    /// Kernels' queues in which there was ever a request: the PE, and how many requests, as
+    /// [`Self::reached`] takes it.
+    pub(in crate::net) fn used(&self) -> Vec<(usize, u16)> {
+        let pes = (0..self.layout.n).filter(|pe| self.has[*pe]).map(|pe| (pe, self.rung(pe)));
+        pes.filter(|(pe, rung)| *rung != 0 || self.completion(*pe) != Completion::NoneYet).collect()
+    }
+
+    /// Whether none has requests under way.
+    fn idle(&self) -> bool {
+        self.used().iter().all(|(pe, rung)| self.complete(*pe) == Some(*rung))
     }
 
     /// Whether so many are complete. A kernel that posts meanwhile may carry the count of 16 bits past half a
@@ -371,6 +392,11 @@ impl Queues {
                     pe,
                     err!(IO, "request {index} (modulo 2^16) of a kernel's queue failed: {name}"),
                 ));
+            }
+            if let Some((index, syndrome)) = self.failed_probe(pe) {
+                self.failed[pe] = true;
+                let name = syndrome_name(syndrome);
+                return Some((pe, err!(IO, "read {index} of this host behind kernels' requests failed: {name}")));
             }
         }
         None
@@ -413,7 +439,7 @@ impl Queues {
             self.bell(pe).store(bell, Ordering::Release);
             queue.rung = queue.tail;
         }
-        let idle = self.busy().is_empty();
+        let idle = self.idle();
         if idle {
             // SAFETY: the words that say who has a place for answers; no kernel runs, and no answer is on its
             // way.
@@ -432,7 +458,7 @@ mod tests {
     #[test]
     fn pieces_of_memory_have_entries_as_long_as_they_are_known() {
         let card = SoftwareCard::new(0, None, None, 0, None).unwrap();
-        let mut queues = Queues::new(0, 2, 64, None, Box::new(card)).unwrap();
+        let mut queues = Queues::new(0, 2, 64, None, Box::new(card), Default::default()).unwrap();
         let mut memory = vec![0u8; 4096];
         let address = memory.as_mut_ptr() as usize;
         let add = |queues: &mut Queues, id: u32| {
@@ -453,7 +479,7 @@ mod tests {
         assert_eq!((entry.offset, entry.bytes), (1001 * 4096, 4096));
         // SAFETY: the keys of that entry.
         assert_eq!(unsafe { (entry.rkeys as *const [u32; 2]).read() }[1], 7u32.to_be());
-        assert!(queues.busy().is_empty() && queues.failure().is_none() && queues.reclaim());
+        assert!(queues.idle() && queues.failure().is_none() && queues.reclaim());
         drop(queues);
         drop(memory);
     }

@@ -88,7 +88,7 @@ mod tests {
     #[test]
     fn cards_update_words_where_all_queues_are_there_and_the_card_can() {
         let card = || SoftwareCard::new(1, None, None, 0, None).unwrap();
-        let new = |card: Box<dyn NetworkCard>| Queues::new(1, 3, 64, None, card).unwrap();
+        let new = |card: Box<dyn NetworkCard>| Queues::new(1, 3, 64, None, card, Default::default()).unwrap();
         let header = |queues: &Queues| {
             // SAFETY: the header, which nobody writes now.
             unsafe { (queues.device_address() as *const RawQueues).read() }.card_words

@@ -7,6 +7,7 @@
 //! Cards talk over abstract Unix sockets. A connection counts when it names the PE's secret, which went round
 //! the bootstrap, and comes from a process of the same user.
 
+mod arrivals;
 mod chance;
 mod memory;
 mod packets;
@@ -26,6 +27,7 @@ use std::time::{Duration, Instant};
 
 use rushmem_abi::device::RingLine;
 
+use self::arrivals::Arrivals;
 use self::chance::Chance;
 use self::memory::Regions;
 use self::packets::Link;
@@ -40,7 +42,7 @@ use crate::topology::card::random;
 const LOOK: Duration = Duration::from_micros(100);
 const SHORTEST: Duration = Duration::from_micros(50);
 const LONGEST: Duration = Duration::from_micros(500);
-/// A secret, and the number of the PE that connects.
+/// A secret, and the number of the queue there that it is for.
 const HELLO: usize = 20;
 
 /// What the card's thread and its owner share.
@@ -91,7 +93,8 @@ impl SoftwareCard {
             socket(&name).and_then(|address| UnixListener::bind_addr(&address)).map_err(listening)?;
         listener.set_nonblocking(true).map_err(listening)?;
         let seed = seed.wrapping_add((me as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        let rest = Rest { regions: Regions::new(cuda)?, chance: Chance::new(seed, delay), told: Vec::new() };
+        let (arrivals, chance) = (Arrivals::default(), Chance::new(seed, delay));
+        let rest = Rest { regions: Regions::new(cuda)?, arrivals, chance, told: Vec::new() };
         let inside = Inside { pairs: Vec::new(), rest, listener, strangers: Vec::new(), secret };
         Ok(SoftwareCard {
             me,
@@ -132,39 +135,44 @@ impl NetworkCard for SoftwareCard {
     unsafe fn open(&mut self, _area: QueueArea, queues: Vec<Option<QueueMemory>>) -> Result<Vec<OpenQueue>> {
         let mut inside = lock(&self.inside);
         let mut open = Vec::with_capacity(queues.len());
-        for (pe, memory) in queues.into_iter().enumerate() {
+        for (queue, memory) in queues.into_iter().enumerate() {
             // 24 bits; none is 0.
             let number = (inside.rest.chance.number() as u32 & 0xff_ffff).max(1);
             let left = self.lose.map(|about| about.max(1) + inside.rest.chance.number() % about.max(1));
             // No cable leads to itself that could be lost.
-            let left = left.filter(|_| pe != self.me);
-            inside.pairs.push(memory.map(|memory| Pair::new(memory, number, pe, left)));
+            let left = left.filter(|_| queue != self.me);
+            inside.pairs.push(memory.map(|memory| Pair::new(memory, number, queue, left)));
             open.push(OpenQueue { number, bell: None });
         }
         Ok(open)
     }
 
     fn connect(&mut self, addresses: &[Option<Vec<u8>>]) -> Result<Vec<Option<Error>>> {
-        for (pe, address) in addresses.iter().enumerate().skip(self.me + 1) {
-            let Some(address) = address else { continue };
+        // The kernels' queues, then the host's.
+        let n = addresses.len();
+        let queues = lock(&self.inside).pairs.len();
+        for queue in (0..queues).filter(|queue| queue % n > self.me) {
+            let pe = queue % n;
+            let Some(address) = &addresses[pe] else { continue };
             let [name, secret] = [address.get(..16), address.get(16..32)];
             let (Some(name), Some(secret)) = (name, secret) else {
                 return Err(err!(INTERNAL, "the card's address of PE {pe} has {} bytes", address.len()));
             };
             let connected =
                 socket(name).and_then(|to| UnixStream::connect_addr(&to)).and_then(|mut stream| {
-                    stream.write_all(&[secret, &(self.me as u32).to_le_bytes()].concat())?;
+                    let there = queue - pe + self.me;
+                    stream.write_all(&[secret, &(there as u32).to_le_bytes()].concat())?;
                     Link::new(stream)
                 });
             let link = connected.map_err(|e| {
                 Error::io("connecting software cards, which reach PEs of one host only", &e)
                     .context(format_args!("PE {pe}"))
             })?;
-            if let Some(Some(pair)) = lock(&self.inside).pairs.get_mut(pe) {
+            if let Some(Some(pair)) = lock(&self.inside).pairs.get_mut(queue) {
                 pair.attach(link);
             }
         }
-        if let Some(Some(pair)) = lock(&self.inside).pairs.get_mut(self.me) {
+        for pair in lock(&self.inside).pairs.iter_mut().skip(self.me).step_by(n).flatten() {
             pair.attach(Link::to_itself());
         }
         let (inside, stop, cuda) = (Arc::clone(&self.inside), Arc::clone(&self.stop), self.cuda.clone());
@@ -194,7 +202,14 @@ impl NetworkCard for SoftwareCard {
     }
 
     fn forget(&mut self, keys: RegionKeys) {
-        lock(&self.inside).rest.regions.remove(keys.local);
+        let _current = self.cuda.as_ref().map(|cuda| cuda.current());
+        let mut inside = lock(&self.inside);
+        let rest = &mut inside.rest;
+        // What is on its way there arrives first.
+        if let Err(e) = rest.arrivals.finish(&rest.regions) {
+            rest.told.push(e.message);
+        }
+        rest.regions.remove(keys.local);
     }
 
     fn halt(&self) {
@@ -241,7 +256,11 @@ impl Inside {
         for pair in self.pairs.iter_mut().flatten() {
             worked |= pair.step(&mut self.rest, now);
         }
-        worked
+        let Rest { regions, arrivals, told, .. } = &mut self.rest;
+        if let Err(e) = arrivals.step(regions, now) {
+            told.push(e.message);
+        }
+        worked || arrivals.any()
     }
 
     /// What sleeps until something comes over a socket, and no longer than `most`. Nothing tells of
@@ -283,9 +302,10 @@ impl Inside {
                 self.strangers.push((stream, said));
                 continue;
             }
-            let pe = u32::from_le_bytes(said[16..].try_into().expect("four bytes")) as usize;
+            let queue = u32::from_le_bytes(said[16..].try_into().expect("four bytes")) as usize;
             let known = said[..16] == self.secret;
-            if let (true, Some(Some(pair)), Ok(link)) = (known, self.pairs.get_mut(pe), Link::new(stream)) {
+            if let (true, Some(Some(pair)), Ok(link)) = (known, self.pairs.get_mut(queue), Link::new(stream))
+            {
                 pair.attach(link);
             }
             worked = true;

@@ -2,8 +2,9 @@
 //! out, writes completions, and carries out what the peer's queue pair asks for.
 //!
 //! Adverse where a card may be: requests wait before they are taken and completions before they are written,
-//! so that queues overtake each other; parts of a WRITE arrive in either direction; a READ is answered behind
-//! WRITEs that came after it, unless they have the fence ([`responder`]). A slot that was taken is poisoned.
+//! so that queues overtake each other; parts of a WRITE arrive in either direction, and after it was
+//! acknowledged ([`super::arrivals`]); a READ is answered behind WRITEs that came after it, unless they have
+//! the fence ([`responder`]). A slot that was taken is poisoned.
 
 mod responder;
 
@@ -11,6 +12,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use super::arrivals::Arrivals;
 use super::chance::Chance;
 use super::memory::{CardPlace, Regions};
 use super::packets::{Frame, Kind, Link, LAST, PART};
@@ -29,6 +31,7 @@ const POISON: u64 = 0xdbdb_dbdb_dbdb_dbdb;
 /// What several pairs share.
 pub(super) struct Rest {
     pub(super) regions: Regions,
+    pub(super) arrivals: Arrivals,
     pub(super) chance: Chance,
     /// What was wrong with requests, for people and tests.
     pub(super) told: Vec<String>,
@@ -65,7 +68,8 @@ struct Underway {
 pub(super) struct Pair {
     memory: QueueMemory,
     number: u32,
-    peer: usize,
+    /// Its place among this card's queues.
+    queue: usize,
     link: Option<Link>,
     lost: Option<Instant>,
     /// Requests that the doorbell told of, that were taken, and that are complete.
@@ -84,11 +88,11 @@ pub(super) struct Pair {
 }
 
 impl Pair {
-    pub(super) fn new(memory: QueueMemory, number: u32, peer: usize, left: Option<u64>) -> Pair {
+    pub(super) fn new(memory: QueueMemory, number: u32, queue: usize, left: Option<u64>) -> Pair {
         Pair {
             memory,
             number,
-            peer,
+            queue,
             link: None,
             lost: None,
             known: 0,
@@ -126,7 +130,7 @@ impl Pair {
     }
 
     fn tell(&self, rest: &mut Rest, what: &str) {
-        let text = format!("the software card, queue pair {:#x} to PE {}: {what}", self.number, self.peer);
+        let text = format!("the software card, queue {} (pair {:#x}): {what}", self.queue, self.number);
         log::warn!("{text}");
         if rest.told.len() < 64 {
             rest.told.push(text);

@@ -32,7 +32,7 @@ use crate::topology::card::random;
 const PAGE: usize = 4096;
 /// Of an address: the format's version, kind of link, RoCE version, MTU, LID, GID.
 const HEAD: usize = 22;
-/// Of an address, for each PE: the number of the pair that leads there, and its first packet's number.
+/// Of an address, for each queue: the number of its pair, and its first packet's number.
 const EACH: usize = 8;
 const VERSION: u8 = 1;
 /// The card of one PE.
@@ -45,7 +45,7 @@ pub(in crate::net) struct Mlx5Card {
     device: Arc<OpenCard>,
     /// Where heaps are in GPU memory.
     gpu: Option<DmaBufs>,
-    /// The first number of packets to each PE.
+    /// The first number of each queue's packets.
     psns: Vec<u32>,
 }
 
@@ -67,14 +67,15 @@ impl Mlx5Card {
     }
 
     /// The card and its port.
+    #[cfg(test)]
     pub(in crate::net) fn who(&self) -> String {
         self.device.who()
     }
 }
 
-/// What a PE's address says of its card and of its pair for PE `me`.
-fn read(address: &[u8], pe: usize, me: usize) -> Result<(Address, u32, u32)> {
-    let pair = HEAD + me * EACH;
+/// What a PE's address says of its card and of its pair for that queue.
+fn read(address: &[u8], pe: usize, queue: usize) -> Result<(Address, u32, u32)> {
+    let pair = HEAD + queue * EACH;
     if address.len() < pair + EACH || address[0] != VERSION {
         return Err(err!(
             MISMATCH,
@@ -125,7 +126,8 @@ impl NetworkCard for Mlx5Card {
         // Kept from here on, so that it goes after the pairs where one of them is refused.
         let umem = &*self.umem.insert(umem);
         let mut open = Vec::with_capacity(queues.len());
-        for (pe, memory) in queues.into_iter().enumerate() {
+        let n = queues.len() / 2;
+        for (queue, memory) in queues.into_iter().enumerate() {
             self.psns.push(u32::from_le_bytes(random()?) & 0xff_ffff);
             let pair = memory.map(|QueueMemory { slots, count, record, completion, .. }| {
                 // The line of the record has room for the completion queue's, too.
@@ -133,7 +135,7 @@ impl NetworkCard for Mlx5Card {
                 CardPair::new(
                     umem,
                     &QueuePlace { slots, count, completions: completion, record, cq_record },
-                    pe,
+                    queue % n,
                 )
             });
             let pair = pair.transpose()?;
@@ -147,14 +149,21 @@ impl NetworkCard for Mlx5Card {
     }
 
     fn connect(&mut self, addresses: &[Option<Vec<u8>>]) -> Result<Vec<Option<Error>>> {
-        let to = |pe: usize, address: &[u8], pair: &CardPair| {
-            let (peer, number, psn) = read(address, pe, self.me)?;
+        let n = addresses.len();
+        // Both ends have the kernels' queues first, then the host's.
+        let to = |queue: usize, address: &[u8], pair: &CardPair| {
+            let pe = queue % n;
+            let (peer, number, psn) = read(address, pe, queue - pe + self.me)?;
             let mtu = peer.mtu.min(self.device.address.mtu);
             let path = self.device.path_to(&peer)?;
-            pair.connect(&path, mtu, number, [self.psns[pe], psn])
+            pair.connect(&path, mtu, number, [self.psns[queue], psn])
         };
-        let pairs = addresses.iter().zip(&self.pairs).enumerate();
-        Ok(pairs.map(|(pe, (address, pair))| to(pe, address.as_deref()?, pair.as_ref()?).err()).collect())
+        let one = |pe: usize| {
+            let address = addresses[pe].as_deref()?;
+            let queues = [pe, n + pe].into_iter().filter(|queue| *queue < self.pairs.len());
+            queues.filter_map(|queue| to(queue, address, self.pairs[queue].as_ref()?).err()).next()
+        };
+        Ok((0..n).map(one).collect())
     }
 
     fn updates_words(&self) -> bool {

@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path as FilePath, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use super::commands::{self, Path, QueueParts};
 use super::device::{Address, OpenCard, Wish};
@@ -174,7 +175,7 @@ fn a_card_without_atomics_updates_no_words() {
 fn connected(stand_in: &StandIn, name: &str, slots: usize) -> [Queues; 2] {
     let mut both = [0, 1].map(|me| {
         let card = Box::new(stand_in.card(me, Some(name)).unwrap());
-        Queues::new(me, 2, slots, None, card).unwrap()
+        Queues::new(me, 2, slots, None, card, Default::default()).unwrap()
     });
     let addresses: Vec<Option<Vec<u8>>> = both.iter().map(|queues| Some(queues.card_address())).collect();
     both.iter_mut().for_each(|queues| all_connected(queues.connect(&addresses).unwrap()).unwrap());
@@ -187,7 +188,8 @@ fn queues_are_made_connected_and_freed_in_order() {
     // Ethernet by both versions, InfiniBand; the fewest and the most slots.
     for (name, slots) in [("mlx5_1", 64), ("mlx5_1", 16384), ("mlx5_2", 1024), ("mlx5_5", 64)] {
         let mut both = connected(&stand_in, name, slots);
-        assert_eq!(stand_in.objects(), 8, "a completion queue and a pair each, to each other and to itself");
+        // For kernels and for the host, to each other and to itself: a completion queue and a pair each.
+        assert_eq!(stand_in.objects(), 16);
         let pages = vec![0u8; 3 * 4096];
         let address = (pages.as_ptr() as usize).next_multiple_of(4096);
         let memory = Memory { address, bytes: 4096, gpu: false, single: true };
@@ -201,12 +203,48 @@ fn queues_are_made_connected_and_freed_in_order() {
     }
 }
 
+/// More of them than there are slots, each of which comes back; and one to a PE that is not reached.
+#[test]
+fn probes_come_back_from_each_pe() {
+    let Some(stand_in) = stand_in("probes_come_back_from_each_pe") else { return };
+    let mut both = connected(&stand_in, "mlx5_1", 64);
+    let pages = vec![0u8; 3 * 4096];
+    let address = (pages.as_ptr() as usize).next_multiple_of(4096);
+    let memory = Memory { address, bytes: 4096, gpu: false, single: true };
+    let early = both[0].ask_for_probe(1);
+    both[0].turn_probes();
+    assert!(both[0].probed(1, early), "no kernel could have written where no memory is known");
+    // SAFETY: the memory outlives the queues.
+    let keys = [0, 1].map(|pe| unsafe { both[pe].register(1, 0, memory) }.unwrap());
+    both.iter_mut().for_each(|queues| queues.insert(1, 0, 4096, &keys).unwrap());
+    for round in 0..150 {
+        for pe in 0..2 {
+            let probe = both[0].ask_for_probe(pe);
+            assert!(!both[0].probed(pe, probe), "round {round}");
+            let since = Instant::now();
+            while !both[0].probed(pe, probe) {
+                both[0].turn_probes();
+                let failure = both[0].failure();
+                assert!(failure.is_none() && since.elapsed() < Duration::from_secs(20), "round {round}: {failure:?}");
+            }
+        }
+    }
+    let why = Some("no cable".to_owned());
+    both[0].leave_out(&[None, why]).unwrap();
+    let probe = both[0].ask_for_probe(1);
+    both[0].turn_probes();
+    assert!(both[0].probed(1, probe));
+    assert!(both[0].failure().is_none());
+    drop(both);
+    assert_eq!((stand_in.objects(), stand_in.told()), (0, String::new()));
+}
+
 #[test]
 fn what_a_firmware_refuses_is_told_with_what_to_do() {
     let Some(stand_in) = stand_in("what_a_firmware_refuses_is_told_with_what_to_do") else { return };
     // Two pairs are all that it has.
     let card = Box::new(stand_in.card(0, Some("mlx5_3")).unwrap());
-    let error = Queues::new(0, 3, 64, None, card).err().unwrap().message;
+    let error = Queues::new(0, 3, 64, None, card, Default::default()).err().unwrap().message;
     assert!(
         error.contains(
             "mlx5_3, port 1: CREATE_QP for the queue to PE 2 was refused: status 0x0f, syndrome 0x00000225: \

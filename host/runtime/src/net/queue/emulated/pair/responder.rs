@@ -1,7 +1,6 @@
 //! What a queue pair of the software card does for the peer's: its WRITEs, its READs, some of which it
 //! answers late, and its atomics.
 
-use std::sync::atomic::{fence, Ordering};
 use std::time::Instant;
 
 use super::super::memory::WordChange;
@@ -44,18 +43,19 @@ impl Pair {
         }
     }
 
-    fn carry_out_write(&mut self, rest: &Rest, frame: &Frame) -> Result<(), Mistake> {
+    /// The acknowledgement says that this card has it.
+    fn carry_out_write(&mut self, rest: &mut Rest, frame: &Frame) -> Result<(), Mistake> {
         let place = rest.regions.find(frame.key, frame.address, frame.data.len()).map_err(access)?;
-        rest.regions.write(place, &frame.data).map_err(|e| access(e.message))?;
+        rest.arrivals.add(place, frame.data.clone(), &mut rest.chance);
+        rest.arrivals.step(&rest.regions, Instant::now()).map_err(|e| access(e.message))?;
         if frame.more == LAST {
-            // What was written comes before the acknowledgement.
-            fence(Ordering::Release);
             self.reply(frame, Kind::Done, 0, Vec::new());
         }
         Ok(())
     }
 
-    fn carry_out_read(&mut self, rest: &Rest, frame: &Frame) -> Result<(), Mistake> {
+    fn carry_out_read(&mut self, rest: &mut Rest, frame: &Frame) -> Result<(), Mistake> {
+        rest.arrivals.finish(&rest.regions).map_err(|e| access(e.message))?;
         let bytes = frame.a as usize;
         let place = rest.regions.find(frame.key, frame.address, bytes).map_err(access)?;
         let mut at = 0;
@@ -81,6 +81,7 @@ impl Pair {
             return Err(Mistake { syndrome: syndrome::REMOTE_INVALID, why });
         }
         let place = rest.regions.find_word(frame.key, frame.address).map_err(access)?;
+        rest.arrivals.finish(&rest.regions).map_err(|e| access(e.message))?;
         let late = rest.chance.one_in(8);
         let old = rest.regions.update(place, change, late).map_err(|e| access(e.message))?;
         self.reply(frame, Kind::Data, 0, old.to_le_bytes().to_vec());

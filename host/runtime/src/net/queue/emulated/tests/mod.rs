@@ -244,8 +244,11 @@ fn requests_do_what_they_say() {
     let there = rig.there();
     for bytes in 1..=28usize {
         let data: Vec<u8> = (0..bytes).map(|i| (bytes * 7 + i) as u8).collect();
+        // With a READ behind it, as a completion of a WRITE alone does not say that it is in memory.
         let request = rig.0[0].inline(NAMED + 64, there, &data);
         rig.carry_out(&[request]);
+        let behind = rig.0[0].copy(0x10, 8, (NAMED, there), NAMED + 1024, 8);
+        rig.carry_out(&[behind]);
         let seen: Vec<u8> = rig.0[1].data[8..12].iter().flat_map(|word| word.to_le_bytes()).collect();
         assert_eq!(seen[..bytes], data, "{bytes} bytes inline");
     }
@@ -254,6 +257,8 @@ fn requests_do_what_they_say() {
     (0..BYTES / 8).for_each(|i| rig.0[0].data[i] = 3 * i as u64 + 1);
     let write = rig.0[0].copy(8, 8, (NAMED + 800, there), NAMED + 80, bytes);
     rig.carry_out(&[write]);
+    let behind = rig.0[0].copy(0x10, 8, (NAMED, there), NAMED + 60_000, 8);
+    rig.carry_out(&[behind]);
     assert_eq!(rig.0[1].data[100..100 + bytes as usize / 8], rig.0[0].data[10..10 + bytes as usize / 8]);
     let read = rig.0[0].copy(0x10, 8, (NAMED + 800, there), NAMED + 1600, 4096);
     rig.carry_out(&[read]);
