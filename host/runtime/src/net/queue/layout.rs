@@ -30,11 +30,19 @@ pub(super) struct Layout {
 impl Layout {
     /// Slots of a queue.
     pub(super) fn count_of(&self, queue: usize) -> usize {
-        if queue < self.n { self.slots } else { PROBE_SLOTS }
+        if queue < self.n {
+            self.slots
+        } else {
+            PROBE_SLOTS
+        }
     }
 
     fn needs_of(&self, queue: usize) -> QueueNeeds {
-        if queue < self.n { self.needs } else { self.probe_needs }
+        if queue < self.n {
+            self.needs
+        } else {
+            self.probe_needs
+        }
     }
 
     /// Bytes of a queue's slots, of its completion queue, and of all of it.

@@ -396,7 +396,10 @@ impl Queues {
             if let Some((index, syndrome)) = self.failed_probe(pe) {
                 self.failed[pe] = true;
                 let name = syndrome_name(syndrome);
-                return Some((pe, err!(IO, "read {index} of this host behind kernels' requests failed: {name}")));
+                return Some((
+                    pe,
+                    err!(IO, "read {index} of this host behind kernels' requests failed: {name}"),
+                ));
             }
         }
         None

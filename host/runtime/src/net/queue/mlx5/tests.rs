@@ -225,7 +225,10 @@ fn probes_come_back_from_each_pe() {
             while !both[0].probed(pe, probe) {
                 both[0].turn_probes();
                 let failure = both[0].failure();
-                assert!(failure.is_none() && since.elapsed() < Duration::from_secs(20), "round {round}: {failure:?}");
+                assert!(
+                    failure.is_none() && since.elapsed() < Duration::from_secs(20),
+                    "round {round}: {failure:?}"
+                );
             }
         }
     }
