@@ -4,8 +4,8 @@
  * compiled, and the published layouts of commands (Linux' mlx5_ifc.h, DPDK's mlx5_prm.h), apart from the
  * writer.
  *
- * verbs.cpp has devices, domains, memory; firmware.cpp the commands; card.cpp carries requests out, gpu.cpp on
- * a GPU's memory. */
+ * verbs.cpp has devices, domains, memory; firmware.cpp the commands; card.cpp carries requests out, gpu.cpp
+ * on a GPU's memory. */
 #ifndef STAND_IN_H
 #define STAND_IN_H
 

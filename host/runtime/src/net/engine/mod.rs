@@ -385,7 +385,7 @@ impl Engine {
     }
 }
 
-/// What kernels had in the queue to a PE when somebody asked.
+/// What kernels had in the queue to a PE at a fence or quiet of the host.
 struct InQueue {
     lane: Lane,
     op: u64,

@@ -66,8 +66,8 @@ pub(in crate::net) trait NetworkCard: Send {
     /// What other PEs need in order to connect.
     fn address(&self) -> Vec<u8>;
 
-    /// Takes the memory of each queue that there is to be, and gives it a number. Of `n` PEs, queue `pe` leads
-    /// to that PE for kernels, and queue `n + pe` for the host.
+    /// Takes the memory of each queue that there is to be, and gives it a number. Of `n` PEs, queue `pe`
+    /// leads to that PE for kernels, and queue `n + pe` for the host.
     ///
     /// # Safety
     /// The memory, all of it in `area`, outlives the card.

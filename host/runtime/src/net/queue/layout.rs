@@ -16,7 +16,8 @@ pub(super) const SINKS: usize = (RUSHMEM_QUEUE_SINKS + 1) * RUSHMEM_QUEUE_SINK_B
 /// Slots of a queue of the host's own ([`super::probes`]): it has one request under way at a time.
 pub(super) const PROBE_SLOTS: usize = 64;
 
-/// Places in it, in bytes. The queues of kernels, by PE, and then those of the host: queue `n + pe` of `n` PEs.
+/// Places in it, in bytes. The queues of kernels, by PE, and then those of the host: queue `n + pe` of `n`
+/// PEs.
 pub(super) struct Layout {
     pub(super) n: usize,
     pub(super) slots: usize,

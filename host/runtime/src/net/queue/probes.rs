@@ -21,7 +21,7 @@ pub(super) struct Probes {
     done: u64,
     /// Requests in the queue: a probe of a PE that cannot be read takes none.
     posted: u64,
-    /// Somebody waits for the next one.
+    /// The next one is waited for.
     wanted: bool,
 }
 

@@ -1,5 +1,5 @@
-//! What the software card has acknowledged and not yet written to memory: posted writes on their way over PCIe.
-//! They keep their order, of all queues together, and neither a read nor an atomic passes them.
+//! What the software card has acknowledged and not yet written to memory: posted writes on their way over
+//! PCIe. They keep their order, of all queues together, and neither a read nor an atomic passes them.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -8,20 +8,20 @@ use super::chance::Chance;
 use super::memory::{CardPlace, Regions};
 use crate::error::Result;
 
-struct Arrival {
+struct PostedWrite {
     due: Instant,
     to: CardPlace,
     data: Vec<u8>,
 }
 
 #[derive(Default)]
-pub(super) struct Arrivals(VecDeque<Arrival>);
+pub(super) struct Arrivals(VecDeque<PostedWrite>);
 
 impl Arrivals {
     /// One in four takes its time, and so do those behind it.
     pub(super) fn add(&mut self, to: CardPlace, data: Vec<u8>, chance: &mut Chance) {
         let due = if chance.one_in(4) { chance.due() } else { Instant::now() };
-        self.0.push_back(Arrival { due, to, data });
+        self.0.push_back(PostedWrite { due, to, data });
     }
 
     pub(super) fn any(&self) -> bool {
