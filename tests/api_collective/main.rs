@@ -3,6 +3,7 @@
 //! `scripts/test`.)
 
 use std::alloc::Layout;
+use std::time::Duration;
 
 use rushmem_test_support::api_common;
 
@@ -15,9 +16,10 @@ mod model;
 mod moments;
 mod steps;
 
-use api_common::{at_counts, both, place, seed, seeded, Rng};
+use api_common::{at_counts, at_counts_as, both, place, seed, seeded, Rng};
 use model::{Inputs, Sample, WithOperator};
 use rushmem::half::{bf16, f16};
+use rushmem::testing::Pes;
 use rushmem::{Complex, Sum, Team, World};
 use steps::{Arena, Reduce, Step};
 
@@ -169,7 +171,11 @@ impl WithType for EveryOperator<'_> {
 
 #[test]
 fn every_type_has_its_operators() {
-    at_counts(&[3], |world, rng| every_type(&mut EveryOperator { world, rng: rng.fork(9u64) }));
+    // On GPUs each is a kernel, which takes NVRTC seconds where it was not compiled before.
+    let settings = |pes: Pes| if place::on_gpus() { pes.timeout(Duration::from_secs(390)) } else { pes };
+    at_counts_as(&[3], settings, |world, rng| {
+        every_type(&mut EveryOperator { world, rng: rng.fork(9u64) });
+    });
 }
 
 fn overlapping_teams(world: &World, rng: &mut Rng) {
