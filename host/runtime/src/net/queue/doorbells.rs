@@ -99,6 +99,9 @@ impl Queues {
     /// Rings for kernels that cannot themselves. True where there was something.
     pub(in crate::net) fn ring_for_kernels(&self) -> bool {
         let mut rang = false;
+        if self.bells.why.is_none() {
+            return rang;
+        }
         for (queue, register) in self.bells.forwarded.iter().enumerate() {
             let Some(register) = register else { continue };
             let memory = self.word(self.layout.record(queue) + LINE, 0);
