@@ -57,9 +57,9 @@ impl<'w> Bench<'w> {
 
     /// The same with options.
     pub fn of(world: &'w World, source: Source) -> Self {
-        // On GPUs kernels have queues where they are compiled for them.
+        // On GPUs kernels have queues where they are compiled for them; on the CPU device all have.
         let queues = std::env::var("RUSHMEM_TRANSPORT").is_ok_and(|way| way.contains("queue"));
-        let source = if queues && on_gpus() { source.option("-DRUSHMEM_NET_QUEUE") } else { source };
+        let source = if queues { source.option("-DRUSHMEM_NET_QUEUE") } else { source };
         let module = world.load(source).unwrap();
         Bench { world, module, report: world.alloc(8).unwrap() }
     }
