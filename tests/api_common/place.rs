@@ -74,15 +74,20 @@ pub fn too_many(n: u32) -> bool {
     brief().is_some_and(|most| n > most)
 }
 
-/// Whether PEs have to be threads of one process here: where the fake network is what leads from PE to PE.
+/// Whether PEs have to be threads of one process here: where the fake network is what leads from PE to PE,
+/// and where a stand-in for a card's libraries (`RUSHMEM_TEST_VERBS`) has to reach GPU memory.
 pub fn threads_only() -> bool {
-    std::env::var("RUSHMEM_TRANSPORT").is_ok_and(|way| way.trim().eq_ignore_ascii_case("fake"))
+    match std::env::var("RUSHMEM_TRANSPORT").unwrap_or_default().trim().to_ascii_lowercase().as_str() {
+        "fake" => true,
+        "queue" | "queue,ucx" => on_gpus() && std::env::var_os("RUSHMEM_TEST_VERBS").is_some(),
+        _ => false,
+    }
 }
 
 /// Whether the PEs of a test may be processes, which is its point; if not, it says that it does nothing here.
 pub fn processes(test: &str) -> bool {
     if threads_only() {
-        skip(test, "its PEs are processes, and the fake network is within one");
+        skip(test, "its PEs are processes, and what leads from PE to PE here is within one");
     }
     !threads_only()
 }

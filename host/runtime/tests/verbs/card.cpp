@@ -43,6 +43,7 @@ bool copy(int pid, place where, char *here, size_t bytes, bool write) {
   const uint64_t there = where.at;
   if (where.gpu) {
     const auto mine = reinterpret_cast<uint64_t>(here);
+    if (pid != getpid()) tell(0x10a, "memory of a GPU in another process, which this stand-in does not reach");
     return pid == getpid() && copy_gpu(write ? there : mine, write ? mine : there, bytes, there);
   }
   if (pid == getpid()) {
