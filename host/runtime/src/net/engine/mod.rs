@@ -14,7 +14,7 @@ mod arrivals;
 pub(in crate::net) mod core;
 mod failures;
 pub(in crate::net) mod in_flight;
-mod operations;
+pub(in crate::net) mod operations;
 #[cfg(test)]
 mod order_tests;
 mod serve;
@@ -44,7 +44,7 @@ use in_flight::Flight;
 pub(crate) use crate::net::completion::Done;
 pub(crate) use crate::net::request::Rows;
 pub(in crate::net) use arrivals::Note;
-pub(crate) use operations::Operations;
+use operations::Operations;
 
 /// Operations with memory of a caller in flight end within this, when the job is broken.
 pub(in crate::net) const PATIENCE: Duration = Duration::from_secs(2);

@@ -5,7 +5,7 @@ use slab::Slab;
 
 use crate::error::{err, Error, Result};
 use crate::net::completion::Done;
-use crate::net::engine::Operations;
+use crate::net::engine::operations::Operations;
 use crate::net::ordering::Lane;
 use crate::net::proxy::ring::{Descriptor, DeviceRing, Op, ReplyTo};
 use crate::net::request::Rows;
