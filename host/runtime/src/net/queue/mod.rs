@@ -51,6 +51,8 @@ struct KnownPiece {
     keys: RegionKeys,
     /// Its entry in the kernels' table, once that has one.
     entry: Option<usize>,
+    /// It begins the symmetric memory.
+    base: bool,
 }
 
 /// The queues of a PE.
@@ -258,7 +260,7 @@ impl Queues {
     pub(in crate::net) unsafe fn register(&mut self, id: u32, offset: usize, memory: Memory) -> Result<u32> {
         // SAFETY: as this function's contract says.
         let keys = unsafe { self.card.register(memory, offset as u64, self.words) }?;
-        self.registered.push(KnownPiece { id, keys, entry: None });
+        self.registered.push(KnownPiece { id, keys, entry: None, base: offset == 0 });
         Ok(keys.remote)
     }
 
@@ -280,7 +282,7 @@ impl Queues {
             ));
         };
         known.entry = Some(entry);
-        if offset == 0 {
+        if known.base {
             self.base_keys = remote.to_vec();
         }
         let lkey = known.keys.local.to_be();
@@ -313,6 +315,9 @@ impl Queues {
     pub(in crate::net) fn forget(&mut self, id: u32) {
         let Some(at) = self.registered.iter().position(|r| r.id == id) else { return };
         let gone = self.registered.swap_remove(at);
+        if gone.base {
+            self.base_keys.clear();
+        }
         if let Some(entry) = gone.entry {
             let place = self.layout.segments() + entry * size_of::<QueueSegment>();
             // SAFETY: a word of the table.
