@@ -117,4 +117,15 @@ impl Queues {
         }
         rang
     }
+
+    /// The kernels' queues, and the card's own register of one.
+    #[cfg(test)]
+    pub(in crate::net) fn kernels_header(&self) -> usize {
+        self.device_base()
+    }
+
+    #[cfg(test)]
+    pub(in crate::net) fn register_of(&self, queue: usize) -> *mut u64 {
+        self.bell(queue).as_ptr()
+    }
 }

@@ -414,6 +414,8 @@ impl Queues {
     /// where all is back.
     pub(in crate::net) fn reclaim(&mut self) -> bool {
         let DeviceMemory::Host(memory) = &self.device else { return true };
+        // Before a newer doorbell goes to the register itself.
+        self.ring_for_kernels();
         let device = memory.host().cast::<u8>();
         let busy_at = self.busy_at();
         for pe in (0..self.layout.n).filter(|pe| self.has[*pe]) {

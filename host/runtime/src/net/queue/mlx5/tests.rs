@@ -4,12 +4,16 @@
 use std::os::fd::OwnedFd;
 use std::path::{Path as FilePath, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use rushmem_abi::device::RawQueue;
 
 use super::commands::{self, Path, QueueParts};
 use super::device::{Address, OpenCard, Wish};
 use super::Mlx5Card;
+use crate::config::Ringer;
 use crate::net::queue::card::NetworkCard;
 use crate::net::queue::links::all_connected;
 use crate::net::queue::Queues;
@@ -200,6 +204,26 @@ fn queues_are_made_connected_and_freed_in_order() {
         unsafe { both[1].register(2, 1 << 21, memory) }.unwrap();
         drop(both);
         assert_eq!((stand_in.objects(), stand_in.told()), (0, String::new()), "{name}");
+    }
+}
+
+/// Kernels have the register, or memory of ours from which it is carried to the register, once.
+#[test]
+fn doorbells_are_the_cards_or_the_proxy_threads() {
+    let Some(stand_in) = stand_in("doorbells_are_the_cards_or_the_proxy_threads") else { return };
+    for (ringer, forwarded) in [(Ringer::Auto, false), (Ringer::Kernels, false), (Ringer::Proxy, true)] {
+        let card = Box::new(stand_in.card(0, Some("mlx5_1")).unwrap());
+        let queues = Queues::new(0, 2, 64, None, card, ringer).unwrap();
+        assert_eq!(queues.about().contains("the proxy thread rings for them"), forwarded, "{ringer:?}");
+        // SAFETY: the header of the kernels' queue to PE 1, which nobody writes now.
+        let raw = unsafe { (queues.kernels_header() as *const RawQueue).add(1).read() };
+        assert_eq!(raw.bell != queues.register_of(1) as u64, forwarded, "{ringer:?}");
+        assert!(!queues.ring_for_kernels());
+        if forwarded {
+            // SAFETY: the word that kernels write; the pair is not connected, and hears no doorbell.
+            unsafe { AtomicU64::from_ptr(raw.bell as *mut u64) }.store(0x1234, Ordering::Release);
+            assert!(queues.ring_for_kernels() && !queues.ring_for_kernels());
+        }
     }
 }
 
