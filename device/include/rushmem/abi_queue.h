@@ -61,7 +61,7 @@ typedef struct rushmem_queue {
 
 typedef struct rushmem_queues {
   rushmem_queue *queues;   /* one for each PE */
-  const rushmem_queue_segment *segments; /* RUSHMEM_QUEUE_SEGMENTS of them, in host memory */
+  const rushmem_queue_segment *segments; /* RUSHMEM_QUEUE_SEGMENTS of them, in device memory */
   const uint64_t *n_segments; /* how many are filled: behind them */
   unsigned char *sinks;    /* RUSHMEM_QUEUE_SINKS of RUSHMEM_QUEUE_SINK_BYTES */
   uint64_t *sink_busy;     /* for each: whether a thread has it */

@@ -154,7 +154,9 @@ RUSHMEM_DEVICE uint64_t arrive_word(uint64_t *at, uint64_t value) {
 /* The launch's own; null where blocks take turns. */
 RUSHMEM_DEVICE uint64_t *grid_word() { return rushmem_cpu_self->block->grid_barrier; }
 RUSHMEM_DEVICE bool blocks_can_meet() { return grid_word() != nullptr; }
-RUSHMEM_DEVICE void fence_acquire_gpu() { __atomic_thread_fence(__ATOMIC_ACQUIRE); }
+RUSHMEM_DEVICE void fence_acq_rel_gpu() { __atomic_thread_fence(__ATOMIC_ACQ_REL); }
+/* Stores to a word that threads of this device alone read, after what this thread has done or seen. */
+RUSHMEM_DEVICE void store_release_word_gpu(uint64_t *to, uint64_t value) { store_release_word(to, value); }
 
 /* 16 bytes of a peer's array, or of this PE's, as two words. */
 struct pair {

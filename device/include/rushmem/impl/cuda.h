@@ -177,7 +177,7 @@ RUSHMEM_DEVICE void add_release_word(uint64_t *to, uint64_t value) {
   asm volatile("red.release.sys.global.add.u64 [%0], %1;" ::"l"(to), "l"(value) : "memory");
 }
 
-/* ---- blocks of one launch ---- */
+/* ---- threads of one GPU ---- */
 
 /* Adds to a word of this GPU's memory, after what this thread has done or seen; gives what was there. */
 RUSHMEM_DEVICE uint64_t arrive_word(uint64_t *at, uint64_t value) {
@@ -202,7 +202,11 @@ RUSHMEM_DEVICE uint32_t *grid_word() {
 }
 /* Nobody knows here: programs may launch as many blocks as fit in other ways, too. */
 RUSHMEM_DEVICE constexpr bool blocks_can_meet() { return true; }
-RUSHMEM_DEVICE void fence_acquire_gpu() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
+RUSHMEM_DEVICE void fence_acq_rel_gpu() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
+/* Stores to a word that threads of this GPU alone read, after what this thread has done or seen. */
+RUSHMEM_DEVICE void store_release_word_gpu(uint64_t *to, uint64_t value) {
+  asm volatile("st.release.gpu.global.u64 [%0], %1;" ::"l"(to), "l"(value) : "memory");
+}
 
 /* ---- 16 bytes of a peer's array, or of this PE's, as two words. Loads see memory as it is, never the L1
  * cache. ---- */

@@ -96,3 +96,39 @@ pub struct RawQueues {
     pub atomics_over: u64,
     pub pad_fences: [u64; 13],
 }
+
+impl RawQueues {
+    /// Nothing is there.
+    pub const NONE: RawQueues = RawQueues {
+        queues: 0,
+        segments: 0,
+        n_segments: 0,
+        sinks: 0,
+        sink_busy: 0,
+        sink_address: 0,
+        sink_lkey: 0,
+        reserved_key: 0,
+        card_words: 0,
+        reserved: [0; 8],
+        sink_tail: 0,
+        pad_sink: [0; 15],
+        fences: 0,
+        atomics: 0,
+        atomics_over: 0,
+        pad_fences: [0; 13],
+    };
+}
+
+/// What is written to memory of the device word by word.
+macro_rules! words {
+    ($($record:ty)*) => {$(
+        impl $record {
+            /// As it lies in memory.
+            pub fn words(&self) -> [u64; size_of::<$record>() / 8] {
+                // SAFETY: as many bytes, all of which are a field's: the fields' sizes add up to them.
+                unsafe { std::mem::transmute(*self) }
+            }
+        }
+    )*};
+}
+words!(QueueSegment RawQueue RawQueues);

@@ -26,19 +26,19 @@ impl Plain {
         unsafe { cu!(cuMemAlloc_v2(&mut at, contents.len().max(1))) }
             .map_err(|e| e.context(format_args!("{} bytes of memory of {cuda}", contents.len())))?;
         let plain = Plain { cuda: Arc::clone(cuda), at: at as usize };
-        let stream = Stream::new(cuda, Priority::High)?;
-        // SAFETY: as long as said, and waited for.
-        unsafe { stream.copy(plain.at, contents.as_ptr() as usize, contents.len()) }?;
-        stream.finish()?;
+        plain.fill(&[(0, contents)])?;
         Ok(plain)
     }
 
-    /// Replaces the contents from byte `from` on. Waits until they are there.
-    pub(crate) fn fill(&self, from: usize, contents: &[u8]) -> Result<()> {
+    /// Replaces parts of the contents, each from a byte on, one after the other. Waits until they are there. Kernels may run meanwhile.
+    pub(crate) fn fill<B: AsRef<[u8]>>(&self, parts: &[(usize, B)]) -> Result<()> {
         let _current = self.cuda.current()?;
         let stream = Stream::new(&self.cuda, Priority::High)?;
-        // SAFETY: the caller gives no more than there was at first; waited for.
-        unsafe { stream.copy(self.at + from, contents.as_ptr() as usize, contents.len()) }?;
+        for (from, contents) in parts {
+            let contents = contents.as_ref();
+            // SAFETY: the caller gives no more than there was at first; waited for.
+            unsafe { stream.copy(self.at + from, contents.as_ptr() as usize, contents.len()) }?;
+        }
         stream.finish()
     }
 

@@ -51,7 +51,7 @@ template <typename W> RUSHMEM_OUTLINED void meet_blocks(W *arrived, uint32_t abo
         }
       }
     }
-    fence_acquire_gpu();
+    fence_acq_rel_gpu();
   }
   __syncthreads();
 }

@@ -132,9 +132,9 @@ RUSHMEM_DEVICE bool queue_take(rushmem_queue *q, uint32_t n, uint64_t &first) {
 #endif
 }
 
-/* The slots' requests are written. */
+/* The slots' requests are written: for threads of this device, one of which tells the card. */
 RUSHMEM_DEVICE void queue_stamp(const rushmem_queue *q, uint64_t first, uint32_t n) {
-  fence_acq_rel();
+  fence_acq_rel_gpu();
   for (uint32_t i = 0; i < n; ++i) {
     store_relaxed_word(q->stamps + ((first + i) & q->mask), static_cast<uint32_t>(first + i + 1));
   }
@@ -144,7 +144,7 @@ RUSHMEM_DEVICE void queue_stamp(const rushmem_queue *q, uint64_t first, uint32_t
 RUSHMEM_DEVICE bool queue_ring(rushmem_queue *q, uint64_t end) {
   if (static_cast<int64_t>(load_acquire_word(&q->rung) - end) >= 0) return true;
   if (compare_swap_word(&q->ringing, uint64_t(0), uint64_t(1)) != 0) return false;
-  fence_acq_rel();
+  fence_acq_rel_gpu();
   const uint64_t from = load_relaxed_word(&q->rung);
   uint64_t to = from;
   while (load_relaxed_word(q->stamps + (to & q->mask)) == static_cast<uint32_t>(to + 1)) ++to;
@@ -155,9 +155,9 @@ RUSHMEM_DEVICE bool queue_ring(rushmem_queue *q, uint64_t end) {
     fence_acq_rel();
     const uint32_t head = static_cast<uint32_t>((to - 1) & 0xffff) << 8;
     store_relaxed_word(q->bell, big_endian(head) | static_cast<uint64_t>(big_endian(q->number << 8)) << 32);
-    store_release_word(&q->rung, to);
+    store_release_word_gpu(&q->rung, to);
   }
-  store_release_word(&q->ringing, uint64_t(0));
+  store_release_word_gpu(&q->ringing, uint64_t(0));
   return static_cast<int64_t>(to - end) >= 0;
 }
 
@@ -169,14 +169,16 @@ struct queue_piece {
   uint32_t lkey, rkey;
 };
 
-/* At an offset of the stride, of this PE and of `pe`. */
+/* At an offset of the stride, of this PE and of `pe`. The host changes entries meanwhile: one that is given to
+ * other memory has no bytes before it has another offset. */
 RUSHMEM_DEVICE queue_piece queue_piece_at(uint64_t offset, int pe) {
   const rushmem_queues *all = state().queues;
-  const uint64_t n = load_acquire_word(all->n_segments);
+  const uint64_t n = load_relaxed_word(all->n_segments);
   for (uint64_t i = 0; i < n; ++i) {
     const rushmem_queue_segment *s = all->segments + i;
-    const uint64_t inside = offset - s->offset, bytes = load_relaxed_word(&s->bytes);
-    if (inside < bytes) return queue_piece{bytes - inside, s->lkey, load_relaxed_word(s->rkeys + pe)};
+    const uint64_t at = load_acquire_word(&s->offset), bytes = load_acquire_word(&s->bytes), inside = offset - at;
+    if (inside >= bytes || load_relaxed_word(&s->offset) != at) continue;
+    return queue_piece{bytes - inside, s->lkey, load_relaxed_word(s->rkeys + pe)};
   }
   return queue_piece{0, 0, 0};
 }

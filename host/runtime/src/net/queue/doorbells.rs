@@ -121,7 +121,7 @@ impl Queues {
     /// The kernels' queues, and the card's own register of one.
     #[cfg(test)]
     pub(in crate::net) fn kernels_header(&self) -> usize {
-        self.device_base()
+        self.device.base()
     }
 
     #[cfg(test)]

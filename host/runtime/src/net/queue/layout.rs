@@ -1,7 +1,8 @@
-//! Where things lie in the memory that kernels, host and card share.
+//! Where things lie in the memory that kernels, host and card share, and in that of the device.
 
 use rushmem_abi::device::{
-    QueueSegment, RingLine as Line, RUSHMEM_QUEUE_SEGMENTS, RUSHMEM_QUEUE_SINKS, RUSHMEM_QUEUE_SINK_BYTES,
+    QueueSegment, RawQueue, RawQueues, RingLine as Line, RUSHMEM_QUEUE_SEGMENTS, RUSHMEM_QUEUE_SINKS,
+    RUSHMEM_QUEUE_SINK_BYTES,
 };
 
 use super::card::QueueNeeds;
@@ -71,19 +72,50 @@ impl Layout {
         self.queue(2 * self.n)
     }
 
-    pub(super) fn segments(&self) -> usize {
-        (self.sinks() + SINKS).next_multiple_of(LINE)
+    pub(super) fn bytes(&self) -> usize {
+        self.sinks() + SINKS
+    }
+}
+
+/// Places in memory of the device, in bytes: what kernels alone write, and what kernels read of the host's.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct DeviceLayout {
+    pub(super) n: usize,
+    pub(super) slots: usize,
+}
+
+impl DeviceLayout {
+    pub(super) fn queue(&self, pe: usize) -> usize {
+        pe * size_of::<RawQueue>()
     }
 
-    pub(super) fn count(&self) -> usize {
-        self.segments() + RUSHMEM_QUEUE_SEGMENTS * size_of::<QueueSegment>()
+    pub(super) fn stamps(&self, pe: usize) -> usize {
+        self.queue(self.n) + pe * self.slots * size_of::<u32>()
     }
 
-    pub(super) fn rkeys(&self) -> usize {
-        self.count() + LINE
+    pub(super) fn sinks_busy(&self) -> usize {
+        self.stamps(self.n).next_multiple_of(LINE)
+    }
+
+    pub(super) fn head(&self) -> usize {
+        (self.sinks_busy() + RUSHMEM_QUEUE_SINKS * size_of::<u64>()).next_multiple_of(LINE)
+    }
+
+    pub(super) fn segments_used(&self) -> usize {
+        (self.head() + size_of::<RawQueues>()).next_multiple_of(LINE)
+    }
+
+    pub(super) fn segment(&self, entry: usize) -> usize {
+        self.segments_used() + LINE + entry * size_of::<QueueSegment>()
+    }
+
+    /// Of an entry, by PE: whole words of 8 bytes.
+    pub(super) fn rkeys(&self, entry: usize) -> usize {
+        let keys = (self.n * size_of::<u32>()).next_multiple_of(size_of::<u64>());
+        self.segment(RUSHMEM_QUEUE_SEGMENTS) + entry * keys
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.rkeys() + RUSHMEM_QUEUE_SEGMENTS * self.n * size_of::<u32>()
+        self.rkeys(RUSHMEM_QUEUE_SEGMENTS)
     }
 }

@@ -1,7 +1,7 @@
 //! Which PEs a queue leads to. A queue needs a card at both ends; where `RUSHMEM_TRANSPORT` allows it,
 //! kernels reach the others by the proxy.
 
-use super::{DeviceMemory, Queues};
+use super::Queues;
 use crate::error::{err, Error, Result};
 use rushmem_abi::device::RawQueue;
 
@@ -15,14 +15,8 @@ impl Queues {
     pub(in crate::net) fn leave_out(&mut self, why: &[Option<String>]) -> Result<()> {
         for (pe, why) in why.iter().enumerate() {
             let Some(why) = why.as_ref().filter(|_| self.has[pe]) else { continue };
-            let offset = pe * size_of::<RawQueue>();
-            match &self.device {
-                // SAFETY: the queue's header, which kernels do not read yet.
-                DeviceMemory::Host(memory) => unsafe {
-                    memory.host().cast::<u8>().add(offset).cast::<RawQueue>().write(RawQueue::NONE);
-                },
-                DeviceMemory::Gpu(plain) => plain.fill(offset, &[0; size_of::<RawQueue>()])?,
-            }
+            // Kernels do not read the queue's header yet.
+            self.device.write(&[(self.places().queue(pe), &RawQueue::NONE.words())])?;
             self.has[pe] = false;
             self.left_out[pe] = Some(why.clone());
         }
@@ -138,9 +132,9 @@ mod tests {
         let card = SoftwareCard::new(1, None, None, 0, None).unwrap();
         let mut queues = Queues::new(1, 4, 64, None, Box::new(card), Default::default()).unwrap();
         let header = |queues: &Queues, pe: usize| {
-            let DeviceMemory::Host(memory) = &queues.device else { panic!() };
+            let at = queues.places().queue(pe);
             // SAFETY: the queue's header, which nobody writes now.
-            unsafe { memory.host().cast::<RawQueue>().add(pe).read().slots }
+            unsafe { queues.device.host().unwrap().add(at).cast::<RawQueue>().read().slots }
         };
         assert_eq!(queues.summary(|pe| format!("PE {pe}")), queues.about());
         let why = |text: &str| Some(text.to_owned());

@@ -6,10 +6,12 @@
 //! - [`card`]: what a card gives. [`mlx5`] is one; [`emulated`] is one as a program, for tests.
 //! - [`words`]: whether cards update words for the kernels of the job.
 //! - [`doorbells`]: who rings. [`probes`]: reads of the host's own behind what kernels have written.
-//! - [`layout`]: where things lie in their memory. [`formats`]: what the host itself reads and writes of the
-//!   card's formats. [`links`]: to which PEs queues lead.
+//! - [`layout`]: where things lie in their memory, [`device_memory`] that of the device. [`pieces`]: what
+//!   kernels can name to the card. [`links`]: to which PEs queues lead.
+//! - [`formats`]: what the host itself reads and writes of the card's formats.
 
 pub(in crate::net) mod card;
+mod device_memory;
 mod doorbells;
 pub(in crate::net) mod emulated;
 pub(in crate::net) mod formats;
@@ -18,42 +20,28 @@ mod formats_tests;
 mod layout;
 pub(in crate::net) mod links;
 pub(in crate::net) mod mlx5;
+mod pieces;
 pub(in crate::net) mod probes;
 mod words;
 
-use std::sync::atomic::{fence, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{fence, AtomicU64, Ordering};
 use std::sync::Arc;
 
-use rushmem_abi::device::{QueueSegment, RawQueue, RawQueues, RUSHMEM_QUEUE_SEGMENTS, RUSHMEM_QUEUE_SINKS};
+use rushmem_abi::device::{RawQueue, RawQueues, RUSHMEM_QUEUE_SINKS};
 
-use self::card::{NetworkCard, OpenQueue, QueueArea, QueueMemory, RegionKeys};
+use self::card::{NetworkCard, OpenQueue, QueueArea, QueueMemory};
+use self::device_memory::DeviceMemory;
 use self::doorbells::Doorbells;
 use self::formats::{Completion, RECORD_SEND};
-use self::layout::{Layout, LINE, PROBE_SLOTS, SINKS};
+use self::layout::{DeviceLayout, Layout, LINE, PROBE_SLOTS, SINKS};
+use self::pieces::KnownPiece;
 use self::probes::Probes;
 use crate::config::Ringer;
 use crate::error::{err, Error, Result};
-use crate::gpu::plain::Plain;
 use crate::gpu::Cuda;
 use crate::net::memory::reachable::HostMemory;
 use crate::net::transport::Memory;
 use crate::verbs::syndrome_name;
-
-/// What kernels alone write: in memory of the device.
-enum DeviceMemory {
-    Host(HostMemory),
-    Gpu(Plain),
-}
-
-/// A piece of symmetric memory that the card knows.
-struct KnownPiece {
-    id: u32,
-    keys: RegionKeys,
-    /// Its entry in the kernels' table, once that has one.
-    entry: Option<usize>,
-    /// It begins the symmetric memory.
-    base: bool,
-}
 
 /// The queues of a PE.
 pub(in crate::net) struct Queues {
@@ -124,71 +112,35 @@ impl Queues {
         // SAFETY: `shared` is dropped after the card, and stays until then.
         let sink_keys = unsafe { card.register(sinks, sinks.address as u64, false) }?;
 
-        // The device's own: queues, then stamps, then the places for answers, then their header.
         let base = shared.device_address();
         let there = |offset: usize| base + offset as u64;
-        let stamps_at = n * size_of::<RawQueue>();
-        let busy_at = (stamps_at + n * slots * size_of::<u32>()).next_multiple_of(LINE);
-        let head_at = (busy_at + RUSHMEM_QUEUE_SINKS * size_of::<u64>()).next_multiple_of(LINE);
-        let lines = (head_at + size_of::<RawQueues>()).div_ceil(LINE);
-        let fill = |device: u64| {
-            let mut bytes = vec![0u8; lines * LINE];
-            for (pe, open) in open[..n].iter().enumerate() {
-                let queue = RawQueue {
-                    slots: there(layout.queue(pe)),
-                    record: there(layout.record(pe)),
-                    bell: bells.of_kernels[pe].unwrap_or(there(layout.record(pe) + LINE)),
-                    completion: there(layout.completion(pe)),
-                    stamps: device + (stamps_at + pe * slots * size_of::<u32>()) as u64,
-                    mask: slots as u32 - 1,
-                    number: open.number,
-                    ..RawQueue::NONE
-                };
-                // SAFETY: plain words, within the vector.
-                unsafe {
-                    bytes
-                        .as_mut_ptr()
-                        .add(pe * size_of::<RawQueue>())
-                        .cast::<RawQueue>()
-                        .write_unaligned(queue)
-                };
-            }
-            let head = RawQueues {
-                queues: device,
-                segments: there(layout.segments()),
-                n_segments: there(layout.count()),
-                sinks: there(layout.sinks()),
-                sink_busy: device + busy_at as u64,
-                sink_address: sinks.address as u64,
-                sink_lkey: sink_keys.local.to_be(),
-                reserved_key: 0,
-                card_words: 0,
-                reserved: [0; 8],
-                sink_tail: 0,
-                pad_sink: [0; 15],
-                fences: 0,
-                atomics: 0,
-                atomics_over: 0,
-                pad_fences: [0; 13],
+        let places = DeviceLayout { n, slots };
+        let device = DeviceMemory::new(gpu, places.bytes().div_ceil(LINE))?;
+        let at = |offset: usize| device.base() as u64 + offset as u64;
+        for (pe, open) in open[..n].iter().enumerate() {
+            let queue = RawQueue {
+                slots: there(layout.queue(pe)),
+                record: there(layout.record(pe)),
+                bell: bells.of_kernels[pe].unwrap_or(there(layout.record(pe) + LINE)),
+                completion: there(layout.completion(pe)),
+                stamps: at(places.stamps(pe)),
+                mask: slots as u32 - 1,
+                number: open.number,
+                ..RawQueue::NONE
             };
-            // SAFETY: plain words, within the vector.
-            unsafe { bytes.as_mut_ptr().add(head_at).cast::<RawQueues>().write_unaligned(head) };
-            bytes
+            device.write(&[(places.queue(pe), &queue.words())])?;
+        }
+        let head = RawQueues {
+            queues: at(places.queue(0)),
+            segments: at(places.segment(0)),
+            n_segments: at(places.segments_used()),
+            sinks: there(layout.sinks()),
+            sink_busy: at(places.sinks_busy()),
+            sink_address: sinks.address as u64,
+            sink_lkey: sink_keys.local.to_be(),
+            ..RawQueues::NONE
         };
-        let device = match gpu {
-            None => {
-                let memory = HostMemory::new(None, lines)?;
-                let bytes = fill(memory.host() as u64);
-                // SAFETY: as many lines; nobody else knows them yet.
-                unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), memory.host().cast(), bytes.len()) };
-                DeviceMemory::Host(memory)
-            }
-            Some(cuda) => {
-                let plain = Plain::holding(cuda, &vec![0; lines * LINE])?;
-                plain.fill(0, &fill(plain.base() as u64))?;
-                DeviceMemory::Gpu(plain)
-            }
-        };
+        device.write(&[(places.head(), &head.words())])?;
         Ok(Queues {
             me,
             bells,
@@ -230,103 +182,13 @@ impl Queues {
         self.card.address()
     }
 
-    fn device_base(&self) -> usize {
-        match &self.device {
-            DeviceMemory::Host(memory) => memory.host() as usize,
-            DeviceMemory::Gpu(plain) => plain.base(),
-        }
-    }
-
-    fn busy_at(&self) -> usize {
-        let Layout { n, slots, .. } = self.layout;
-        (n * size_of::<RawQueue>() + n * slots * size_of::<u32>()).next_multiple_of(LINE)
+    fn places(&self) -> DeviceLayout {
+        DeviceLayout { n: self.layout.n, slots: self.layout.slots }
     }
 
     /// What the device state's `queues` is to be.
     pub(in crate::net) fn device_address(&self) -> usize {
-        self.device_base() + self.head_at()
-    }
-
-    fn head_at(&self) -> usize {
-        (self.busy_at() + RUSHMEM_QUEUE_SINKS * size_of::<u64>()).next_multiple_of(LINE)
-    }
-
-    // ---- memory ----
-
-    /// Makes memory at an offset of the stride known to the card; the key for the other PEs.
-    ///
-    /// # Safety
-    /// The memory stays until it is forgotten.
-    pub(in crate::net) unsafe fn register(&mut self, id: u32, offset: usize, memory: Memory) -> Result<u32> {
-        // SAFETY: as this function's contract says.
-        let keys = unsafe { self.card.register(memory, offset as u64, self.words) }?;
-        self.registered.push(KnownPiece { id, keys, entry: None, base: offset == 0 });
-        Ok(keys.remote)
-    }
-
-    /// Kernels may name the memory from now on, by every PE's key.
-    pub(in crate::net) fn insert(
-        &mut self,
-        id: u32,
-        offset: usize,
-        bytes: usize,
-        remote: &[u32],
-    ) -> Result<()> {
-        let used: Vec<usize> = self.registered.iter().filter_map(|r| r.entry).collect();
-        let free = (0..RUSHMEM_QUEUE_SEGMENTS).find(|entry| !used.contains(entry));
-        let (Some(entry), Some(known)) = (free, self.registered.iter_mut().find(|r| r.id == id)) else {
-            return Err(err!(
-                HEAP_EXHAUSTED,
-                "kernels can name {RUSHMEM_QUEUE_SEGMENTS} pieces of memory to the network card, and all are taken: register \
-                 less, or let the heap begin larger (RUSHMEM_HEAP_MIN)"
-            ));
-        };
-        known.entry = Some(entry);
-        if known.base {
-            self.base_keys = remote.to_vec();
-        }
-        let lkey = known.keys.local.to_be();
-        let n = self.layout.n;
-        let keys_at = self.layout.rkeys() + entry * n * size_of::<u32>();
-        let rkeys = self.shared.device_address() + keys_at as u64;
-        let place = self.layout.segments() + entry * size_of::<QueueSegment>();
-        let host = self.shared.host().cast::<u8>();
-        // SAFETY: words of the table, of which kernels read this entry once its size is there.
-        unsafe {
-            for (pe, key) in remote.iter().enumerate() {
-                AtomicU32::from_ptr(host.add(keys_at).cast::<u32>().add(pe))
-                    .store(key.to_be(), Ordering::Relaxed);
-            }
-            let segment = host.add(place).cast::<QueueSegment>();
-            (*segment).offset = offset as u64;
-            (*segment).rkeys = rkeys;
-            (*segment).lkey = lkey;
-            fence(Ordering::Release);
-            AtomicU64::from_ptr(&raw mut (*segment).bytes).store(bytes as u64, Ordering::Release);
-        }
-        self.entries = self.entries.max(entry + 1);
-        // SAFETY: the count's own line.
-        unsafe { AtomicU64::from_ptr(host.add(self.layout.count()).cast()) }
-            .store(self.entries as u64, Ordering::Release);
-        Ok(())
-    }
-
-    /// The memory is about to go.
-    pub(in crate::net) fn forget(&mut self, id: u32) {
-        let Some(at) = self.registered.iter().position(|r| r.id == id) else { return };
-        let gone = self.registered.swap_remove(at);
-        if gone.base {
-            self.base_keys.clear();
-        }
-        if let Some(entry) = gone.entry {
-            let place = self.layout.segments() + entry * size_of::<QueueSegment>();
-            // SAFETY: a word of the table.
-            unsafe {
-                let segment = self.shared.host().cast::<u8>().add(place).cast::<QueueSegment>();
-                AtomicU64::from_ptr(&raw mut (*segment).bytes).store(0, Ordering::Release);
-            }
-        }
-        self.card.forget(gone.keys);
+        self.device.base() + self.places().head()
     }
 
     // ---- requests under way ----
@@ -413,14 +275,13 @@ impl Queues {
     /// A launch on the CPU device has failed, and no kernel runs: gives back what its threads held. True
     /// where all is back.
     pub(in crate::net) fn reclaim(&mut self) -> bool {
-        let DeviceMemory::Host(memory) = &self.device else { return true };
+        let Some(device) = self.device.host() else { return true };
         // Before a newer doorbell goes to the register itself.
         self.ring_for_kernels();
-        let device = memory.host().cast::<u8>();
-        let busy_at = self.busy_at();
+        let places = self.places();
         for pe in (0..self.layout.n).filter(|pe| self.has[*pe]) {
             // SAFETY: the queue's header; no kernel runs, so that it is nobody's else.
-            let queue = unsafe { &mut *device.cast::<RawQueue>().add(pe) };
+            let queue = unsafe { &mut *device.add(places.queue(pe)).cast::<RawQueue>() };
             queue.ringing = 0;
             if queue.rung == queue.tail {
                 continue;
@@ -453,44 +314,8 @@ impl Queues {
         if idle {
             // SAFETY: the words that say who has a place for answers; no kernel runs, and no answer is on its
             // way.
-            unsafe { device.add(busy_at).cast::<u64>().write_bytes(0, RUSHMEM_QUEUE_SINKS) };
+            unsafe { device.add(places.sinks_busy()).cast::<u64>().write_bytes(0, RUSHMEM_QUEUE_SINKS) };
         }
         idle
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::emulated::SoftwareCard;
-    use super::*;
-
-    /// Kernels can name so many pieces; one that is forgotten makes room for another.
-    #[test]
-    fn pieces_of_memory_have_entries_as_long_as_they_are_known() {
-        let card = SoftwareCard::new(0, None, None, 0, None).unwrap();
-        let mut queues = Queues::new(0, 2, 64, None, Box::new(card), Default::default()).unwrap();
-        let mut memory = vec![0u8; 4096];
-        let address = memory.as_mut_ptr() as usize;
-        let add = |queues: &mut Queues, id: u32| {
-            let memory = Memory { address, bytes: 4096, gpu: false, single: true };
-            // SAFETY: the memory outlives the queues.
-            let key = unsafe { queues.register(id, id as usize * 4096, memory) }.unwrap();
-            queues.insert(id, id as usize * 4096, 4096, &[key, 7])
-        };
-        (0..RUSHMEM_QUEUE_SEGMENTS as u32).for_each(|id| add(&mut queues, id).unwrap());
-        let full = add(&mut queues, 1000).unwrap_err();
-        assert!(full.message.contains("RUSHMEM_HEAP_MIN"), "{full:?}");
-        queues.forget(1000);
-        queues.forget(3);
-        add(&mut queues, 1001).unwrap();
-        let place = queues.layout.segments() + 3 * size_of::<QueueSegment>();
-        // SAFETY: an entry of the table, which nobody writes now.
-        let entry = unsafe { queues.shared.host().cast::<u8>().add(place).cast::<QueueSegment>().read() };
-        assert_eq!((entry.offset, entry.bytes), (1001 * 4096, 4096));
-        // SAFETY: the keys of that entry.
-        assert_eq!(unsafe { (entry.rkeys as *const [u32; 2]).read() }[1], 7u32.to_be());
-        assert!(queues.idle() && queues.failure().is_none() && queues.reclaim());
-        drop(queues);
-        drop(memory);
     }
 }

@@ -1,11 +1,9 @@
 //! Whether cards update words for kernels (`device/include/rushmem/card_word.h`): on all PEs of a job or on
 //! none, as a word that a card updates is nobody else's.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use rushmem_abi::device::RawQueues;
 
-use super::{DeviceMemory, Queues};
+use super::Queues;
 use crate::error::Result;
 
 impl Queues {
@@ -24,15 +22,7 @@ impl Queues {
     pub(in crate::net) fn let_cards_update_words(&mut self) -> Result<()> {
         self.words = true;
         let at = std::mem::offset_of!(RawQueues, card_words);
-        match &self.device {
-            DeviceMemory::Host(_) => {
-                // SAFETY: a word of the queues' header, which lives as long as this.
-                unsafe { AtomicU64::from_ptr((self.device_address() + at) as *mut u64) }
-                    .store(1, Ordering::Release);
-                Ok(())
-            }
-            DeviceMemory::Gpu(plain) => plain.fill(self.head_at() + at, &1u64.to_ne_bytes()),
-        }
+        self.device.write(&[(self.places().head() + at, &[1])])
     }
 
     /// Whether cards update words.
