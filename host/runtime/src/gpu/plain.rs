@@ -30,7 +30,8 @@ impl Plain {
         Ok(plain)
     }
 
-    /// Replaces parts of the contents, each from a byte on, one after the other. Waits until they are there. Kernels may run meanwhile.
+    /// Replaces parts of the contents, each from a byte on, one after the other. Waits until they are there.
+    /// Kernels may run meanwhile.
     pub(crate) fn fill<B: AsRef<[u8]>>(&self, parts: &[(usize, B)]) -> Result<()> {
         let _current = self.cuda.current()?;
         let stream = Stream::new(&self.cuda, Priority::High)?;

@@ -169,8 +169,8 @@ struct queue_piece {
   uint32_t lkey, rkey;
 };
 
-/* At an offset of the stride, of this PE and of `pe`. The host changes entries meanwhile: one that is given to
- * other memory has no bytes before it has another offset. */
+/* At an offset of the stride, of this PE and of `pe`. The host changes entries meanwhile: one that is given
+ * to other memory has no bytes before it has another offset. */
 RUSHMEM_DEVICE queue_piece queue_piece_at(uint64_t offset, int pe) {
   const rushmem_queues *all = state().queues;
   const uint64_t n = load_relaxed_word(all->n_segments);
