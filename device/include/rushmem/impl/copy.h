@@ -407,8 +407,11 @@ RUSHMEM_DEVICE void copy_in_line(char *to, const char *from, size_t bytes) {
     copy_edges<unit, fresh>(to, from, head, tail_at, tail);
     copy_vectors<Scope, unit, fresh, false, signals>(to + head, from + head, 0, n);
   } else {
-    if (for_vectors<Scope>(n) + (head + tail) / unit <= Scope::size())
-      return copy_pieces<Scope, unit, fresh>(to, from, head, static_cast<uint32_t>(n), tail);
+    /* Large copies pass one comparison here, as all warps do before the first load. */
+    if (bytes < static_cast<size_t>(Scope::size()) * 16 + 32) {
+      if (for_vectors<Scope>(n) + (head + tail) / unit <= Scope::size())
+        return copy_pieces<Scope, unit, fresh>(to, from, head, static_cast<uint32_t>(n), tail);
+    }
     /* A block has registers to keep the edges for later, and few rounds, so it gains from every load that
      * starts earlier. */
     constexpr bool edges_last = !is_one_warp<Scope>::value;
