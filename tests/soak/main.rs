@@ -169,18 +169,26 @@ fn queue_ucx() {
 /// a card, and post to the proxy for PE 3, which has none. PEs 0 and 1 are near, 2 and 3, too.
 #[test]
 fn queue_and_ucx_and_near() {
-    over_two_ways("soak of two ways and near PEs", 4, 2, "direct,queue,ucx", ",3,");
+    over_two_ways("soak of two ways and near PEs", 4, 2, "direct,queue,ucx", ",3,", "auto");
 }
 
 /// The same with all PEs far; in long runs alone.
 #[test]
 fn queue_and_ucx() {
     if std::env::var_os("RUSHMEM_SOAK_SECONDS").is_some() {
-        over_two_ways("soak of two ways", 3, 1, "queue,ucx", ",2,");
+        over_two_ways("soak of two ways", 3, 1, "queue,ucx", ",2,", "auto");
     }
 }
 
-fn over_two_ways(test: &str, n: u32, each: u32, way: &str, without: &str) {
+/// The proxy thread rings for kernels; in long runs alone.
+#[test]
+fn queue_that_the_proxy_rings() {
+    if std::env::var_os("RUSHMEM_SOAK_SECONDS").is_some() {
+        over_two_ways("soak of the proxy's doorbells", 4, 2, "direct,queue,ucx", ",3,", "proxy");
+    }
+}
+
+fn over_two_ways(test: &str, n: u32, each: u32, way: &str, without: &str, ringer: &str) {
     let folder = match (on_gpus(), stand_in()) {
         (false, Ok(folder)) => folder,
         (true, _) => return place::skip(test, "the stand-in reaches a GPU's memory within one process"),
@@ -190,6 +198,7 @@ fn over_two_ways(test: &str, n: u32, each: u32, way: &str, without: &str) {
         ("RUSHMEM_TRANSPORT", way),
         ("RUSHMEM_VERBS", &folder),
         ("STAND_IN_WITHOUT", without),
+        ("RUSHMEM_DOORBELL", ringer),
         ("RUSHMEM_QUEUE_SLOTS", "64"),
     ];
     over_ucx(test, n, each, &way, soak);
