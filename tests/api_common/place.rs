@@ -102,9 +102,11 @@ pub fn rounds(n: usize) -> usize {
 }
 
 /// Rounds of a litmus test in a kernel or on a stream: what is rare shows in many only, so that tests in
-/// brief have fewer just where a sanitizer makes them so, not over a network.
+/// brief have fewer just where a sanitizer makes them so, not over a network; but over a card that is a
+/// program, to which each access to a GPU's memory is a copy.
 pub fn litmus_rounds(n: usize) -> usize {
-    if all_mapped(8) {
+    let queues = std::env::var("RUSHMEM_TRANSPORT").is_ok_and(|way| way.starts_with("queue"));
+    if all_mapped(8) || queues && on_gpus() {
         rounds(n)
     } else {
         n
