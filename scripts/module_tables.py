@@ -87,7 +87,7 @@ DEVICE_CPU = {
     "check": {"check_mode", "code", "context", "lines", "lock", "signals", "stack_trace"},
     "outcome": set(),
     "kernel_trace": {"outcome"},
-    "launch": {"check", "code", "kernel_trace", "limits", "outcome", "source", "stack_trace"},
+    "launch": {"check", "code", "kernel_trace", "limits", "outcome", "stack_trace"},
     # What kernels call.
     "hooks": {"context", "launch", "monotonic", "outcome", "stack_trace"},
     "trace_hooks": {"context", "hooks", "kernel_trace", "launch", "outcome"},
@@ -168,7 +168,7 @@ PERF = {
     "report": {"args", "environment", "job", "stats", "text"},
     "table": {"report", "text"},
     "plot": {"environment", "job", "report", "text"},
-    "plot_record": {"args", "environment", "job", "plot", "report", "stats"},
+    "plot_record": {"args", "job", "plot", "report"},
     "lines": {"job"},
     "summary": {"args", "job", "report", "stats", "text"},
     "peer": {"job", "report", "summary"},
