@@ -99,6 +99,7 @@ mod forked;
 mod gpu;
 mod heap;
 mod kernel;
+mod loaded;
 mod nbi;
 mod near;
 mod near_pes;

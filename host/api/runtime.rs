@@ -22,10 +22,13 @@ use once_cell::sync::OnceCell;
 use rushmem_abi::c::{RUSHMEM_ABI_VERSION, RUSHMEM_OK};
 
 use crate::embedded;
+use crate::loaded;
 use crate::table::Table;
 use crate::{Error, ErrorCode, Result};
 
 const LIBRARY: &str = "librushmem_host.so";
+/// The same, as the library calls itself, whatever file it is in.
+const SONAME: &CStr = c"librushmem_host.so";
 
 /// The loaded library.
 pub(crate) struct Runtime {
@@ -136,7 +139,10 @@ fn load() -> Result<Runtime> {
 
 /// The library of that name which something else (a C library linked against it) brought into the process.
 fn already_loaded() -> Option<Library> {
-    // SAFETY: RTLD_NOLOAD loads nothing and runs nothing; it only looks.
+    if !loaded::is_loaded(SONAME) {
+        return None;
+    }
+    // SAFETY: RTLD_NOLOAD loads nothing and runs nothing; it finds what is there.
     unsafe { Library::open(Some(LIBRARY), RTLD_NOW | RTLD_LOCAL | libc::RTLD_NOLOAD) }.ok()
 }
 

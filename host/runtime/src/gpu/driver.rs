@@ -45,8 +45,12 @@ pub(crate) fn version_text(version: i32) -> String {
 }
 
 fn find() -> Result<Option<Driver>> {
-    // SAFETY: loads a library by name, as the calls below would.
-    if !unsafe { sys::is_culib_present() } {
+    // The driver's two names first: `cudarc` asks for 34, each in every folder of the system's search path,
+    // and each PE without a GPU would wait for it. What is found stays loaded, or it would start again.
+    // SAFETY: loads the driver, as the calls below would.
+    let load = |name: &str| unsafe { libloading::Library::new(name) }.map(std::mem::forget).is_ok();
+    // SAFETY: the same.
+    if !(load("libcuda.so.1") || load("libcuda.so")) || !unsafe { sys::is_culib_present() } {
         return Ok(None);
     }
     let mut version = 0;
