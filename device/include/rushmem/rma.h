@@ -51,8 +51,8 @@ RUSHMEM_DEVICE bool put_near(T *dst, const T *src, size_t n, int pe) {
   const size_t bytes = n * sizeof(T);
   if constexpr (!is_alone<Scope>::value) {
     char *to = reinterpret_cast<char *>(run_address(dst, pe));
-    if (RUSHMEM_LIKELY(is_in_run(pe) & is_few<Scope>(to, from, bytes))) {
-      copy_few<false>(to, from, static_cast<uint32_t>(bytes / 16), Scope::rank());
+    if (RUSHMEM_LIKELY(is_in_run(pe) & are_whole<Scope>(to, from, bytes))) {
+      copy_whole<Scope, false, signals>(to, from, bytes);
       return true;
     }
   }
@@ -66,8 +66,8 @@ template <typename Scope, typename T> RUSHMEM_DEVICE bool get_near(T *dst, const
   const size_t bytes = n * sizeof(T);
   if constexpr (!is_alone<Scope>::value) {
     const char *from = reinterpret_cast<const char *>(run_address(src, pe));
-    if (RUSHMEM_LIKELY(is_in_run(pe) & is_few<Scope>(to, from, bytes))) {
-      copy_few<true>(to, from, static_cast<uint32_t>(bytes / 16), Scope::rank());
+    if (RUSHMEM_LIKELY(is_in_run(pe) & are_whole<Scope>(to, from, bytes))) {
+      copy_whole<Scope, true, false>(to, from, bytes);
       return true;
     }
   }

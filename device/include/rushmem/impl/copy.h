@@ -25,8 +25,8 @@ namespace impl {
 
 template <size_t unit> RUSHMEM_DEVICE bool in_line(const void *, const void *, size_t) { return true; }
 
-template <typename Scope> RUSHMEM_DEVICE bool is_few(const void *, const void *, size_t) { return false; }
-template <bool fresh> RUSHMEM_DEVICE void copy_few(char *, const char *, uint32_t, uint32_t) {}
+template <typename Scope> RUSHMEM_DEVICE bool are_whole(const void *, const void *, size_t) { return false; }
+template <typename Scope, bool fresh, bool signals> RUSHMEM_DEVICE void copy_whole(char *, const char *, size_t) {}
 
 /* Shares are whole cache lines, so that no two threads write to one; a few bytes go to one thread. */
 template <typename Scope, size_t unit, bool fresh, bool signals>
@@ -213,30 +213,30 @@ template <int V> struct less_than {
   static constexpr int value = V > 8 ? 8 : V > 4 ? 4 : V > 2 ? 2 : 1;
 };
 
-/* `n` vectors to `to`, aligned to 16, from `shift` bytes past `from`, aligned to 16 too: where `shifted`,
- * vectors 0 .. n of the source are read, n included. Called by all lanes of a worker, each with both
- * addresses moved on by its lane's vectors. */
+/* `bytes`, whole vectors, to `to`, aligned to 16, from `shift` bytes past `from`, aligned to 16 too: where
+ * `shifted`, the source's vector behind the last one is read, too. Called by all lanes of a worker, each with
+ * both addresses moved on by its lane's vectors. A scope's round is 64 KiB at most. */
 template <int lanes, int V, bool many, size_t unit, bool fresh, bool shifted>
-RUSHMEM_DEVICE void copy_rounds(char *to, const char *from, uint32_t shift, size_t n, place me) {
-  const size_t round = static_cast<size_t>(me.workers) * (lanes * V);
-  const size_t mine = static_cast<size_t>(me.worker) * (lanes * V) * 16;
+RUSHMEM_DEVICE void copy_rounds(char *to, const char *from, uint32_t shift, size_t bytes, place me) {
+  constexpr uint32_t each = lanes * V * 16;
+  const uint32_t round = me.workers * each, mine = me.worker * each;
   RUSHMEM_ROLLED
-  while (n >= round) {
+  while (bytes >= round) {
     tile<lanes, V, unit, fresh, shifted> t;
     t.load(from + mine, me.lane);
     t.store(to + mine, me.lane, shift);
-    from += round * 16;
-    to += round * 16;
-    n -= round;
+    from += round;
+    to += round;
+    bytes -= round;
     if constexpr (!many) break;
   }
   /* After a scope's last store the other threads wait at the barrier for each further instruction. */
   if constexpr (many) {
-    if (n == 0) return;
+    if (bytes == 0) return;
   }
   if constexpr (V > 1) {
-    copy_rounds<lanes, less_than<V>::value, false, unit, fresh, shifted>(to, from, shift, n, me);
-  } else if (static_cast<size_t>(me.worker) * lanes + me.lane < n) {
+    copy_rounds<lanes, less_than<V>::value, false, unit, fresh, shifted>(to, from, shift, bytes, me);
+  } else if (mine + me.lane * 16 < bytes) {
     copy_vector<unit, fresh, shifted>(to + mine, from + mine, shift);
   }
 }
@@ -257,12 +257,6 @@ template <bool fresh, bool signals> struct vectors_held<block, fresh, signals> {
   static constexpr int value = 4;
 };
 
-/* At most a vector for each thread. */
-template <bool fresh> RUSHMEM_DEVICE void copy_few(char *to, const char *from, uint32_t n, uint32_t rank) {
-  if (rank >= n) return;
-  access<16>::store<fresh>(to + rank * 16, access<16>::load<fresh>(from + rank * 16));
-}
-
 template <typename Scope, size_t unit, bool fresh, bool shifted, bool signals>
 RUSHMEM_DEVICE void copy_vectors(char *to, const char *from, uint32_t shift, size_t n) {
   constexpr int held = vectors_held<Scope, fresh, signals>::value;
@@ -274,7 +268,7 @@ RUSHMEM_DEVICE void copy_vectors(char *to, const char *from, uint32_t shift, siz
       rounds = static_cast<uint32_t>(n / V);
       n -= static_cast<size_t>(rounds) * V;
     }
-    copy_rounds<1, less_than<V>::value, false, unit, fresh, shifted>(to, from, shift, n, place{0, 0, 1});
+    copy_rounds<1, less_than<V>::value, false, unit, fresh, shifted>(to, from, shift, n * 16, place{0, 0, 1});
     to += n * 16;
     from += n * 16;
     RUSHMEM_ROLLED
@@ -296,9 +290,34 @@ RUSHMEM_DEVICE void copy_vectors(char *to, const char *from, uint32_t shift, siz
       /* A last warp that is not full has nothing to do. */
       const uint32_t lane = rank % 32;
       const place me = is_one_warp<Scope>::value ? place{lane, 0, 1} : place{lane, rank / 32, size / 32};
-      copy_rounds<32, V, true, unit, fresh, shifted>(to + lane * 16, from + lane * 16, shift, n, me);
+      copy_rounds<32, V, true, unit, fresh, shifted>(to + lane * 16, from + lane * 16, shift, n * 16, me);
     }
   }
+}
+
+/* Whole vectors, which need no question about edges: few for a warp, which would not have registers for a
+ * second way through its tiles, and any number for full warps of a block. One condition without a branch, as
+ * all warps of the scope pass it (performance-log.md, 9). */
+template <typename Scope> RUSHMEM_DEVICE bool are_whole(const void *to, const void *from, size_t bytes) {
+  const uint64_t all = reinterpret_cast<uint64_t>(to) | reinterpret_cast<uint64_t>(from) | bytes;
+  const bool served = is_one_warp<Scope>::value ? bytes <= Scope::size() * 16 : Scope::size() % 32 == 0;
+  return (all % 16 == 0) & served;
+}
+
+/* What are_whole: a vector for each thread where that is enough, or else rounds of tiles. */
+template <typename Scope, bool fresh, bool signals>
+RUSHMEM_DEVICE void copy_whole(char *to, const char *from, size_t bytes) {
+  const uint32_t rank = Scope::rank(), size = Scope::size();
+  if constexpr (!is_one_warp<Scope>::value) {
+    if (RUSHMEM_UNLIKELY(bytes > size * 16)) {
+      constexpr int V = vectors_held<Scope, fresh, signals>::value;
+      const uint32_t lane = rank % 32;
+      const place me{lane, rank / 32, size / 32};
+      return copy_rounds<32, V, true, 16, fresh, false>(to + lane * 16, from + lane * 16, 0, bytes, me);
+    }
+  }
+  if (rank * 16 >= bytes) return;
+  access<16>::store<fresh>(to + rank * 16, access<16>::load<fresh>(from + rank * 16));
 }
 
 /* ---- what no vector serves ---- */
@@ -365,12 +384,6 @@ template <size_t unit> RUSHMEM_DEVICE bool in_line(const void *to, const void *f
   if constexpr (unit == 16) return true;
   const uint64_t apart = reinterpret_cast<uint64_t>(to) ^ reinterpret_cast<uint64_t>(from);
   return (bytes >= 32) & (apart % 16 == 0);
-}
-
-/* Whole vectors, and at most one for each thread of a scope of several. */
-template <typename Scope> RUSHMEM_DEVICE bool is_few(const void *to, const void *from, size_t bytes) {
-  const uint64_t all = reinterpret_cast<uint64_t>(to) | reinterpret_cast<uint64_t>(from) | bytes;
-  return (all % 16 == 0) & (bytes <= static_cast<size_t>(Scope::size()) * 16);
 }
 
 /* Threads that copy_pieces takes for `n` vectors: of a block whole warps, as the two branches of a warp would
