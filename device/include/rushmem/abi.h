@@ -12,7 +12,7 @@
 #include <rushmem/abi_queue.h>
 #include <rushmem/abi_ring.h>
 
-#define RUSHMEM_DEVICE_ABI_VERSION 8u
+#define RUSHMEM_DEVICE_ABI_VERSION 9u
 
 /* rushmem.h, the host's C ABI, has these as macros; a translation unit may include both, in either order. */
 #ifndef RUSHMEM_CMP_EQ
@@ -155,7 +155,7 @@ typedef struct rushmem_device_state {
   rushmem_ring *ring;    /* where operations on PEs that are not mapped are posted; null: there are none */
   rushmem_mailbox *mailbox; /* updates of this PE's memory for others; null: the host does them itself */
   /* Near PE q's copy of p is at p + (q - my_pe) * near_apart modulo 2^64, unless near_table says
-   * otherwise. */
+   * otherwise. A multiple of RUSHMEM_NEAR_UNIT. */
   uint64_t near_apart;
   /* Every k-th PE is near: step_count of them from step_first. 0: none outside the run (impl/route.h). */
   int32_t  step_first;
@@ -176,6 +176,8 @@ typedef struct rushmem_device_state {
 
 /* A distance that no two windows have: they lie pages apart. */
 #define RUSHMEM_NOT_NEAR 1u
+/* What distances by multiplication are multiples of, so that it takes 32 bits. */
+#define RUSHMEM_NEAR_UNIT 4294967296u
 
 enum { RUSHMEM_DEVICE_FAIL_BROKEN = 1, RUSHMEM_DEVICE_FAIL_TIMEOUT = 2, RUSHMEM_DEVICE_FAIL_BAD_PE = 3,
        RUSHMEM_DEVICE_FAIL_UNMAPPED = 4, RUSHMEM_DEVICE_FAIL_BAD_ADDRESS = 5, RUSHMEM_DEVICE_FAIL_TEAM = 6,

@@ -19,7 +19,7 @@ pub(crate) fn state_of(health: &Arc<Health>) -> DeviceState {
     let facts = DeviceFacts {
         my_pe: 1,
         n_pes: 4,
-        near: &Near::new(1, 4, &[(0, 0), (1, 1), (2, 2), (3, 3)], 0x8000),
+        near: &Near::new(1, 4, &[(0, 0), (1, 1), (2, 2), (3, 3)], 1 << 32),
         near_table: 0,
         heap_base: 0x10000,
         stride: 0x8000,

@@ -1,14 +1,15 @@
 /* Where a PE's copy of a symmetric object is. A PE is near where its heap is mapped here. The near PEs are
  * any set of numbers, this PE's own among them, and an operation asks once for its route_to one of them:
  *
- *   - The run of consecutive near PEs around this one takes one comparison and one multiply-add, with no
- *     load.
+ *   - The run of consecutive near PEs around this one takes one comparison and one multiply-add of 32 bits,
+ *     with no load: copies are multiples of 4 GiB apart, so the lower halves of their addresses are the same.
  *   - Every k-th PE (hosts dealt out in turn) takes one multiplication more. `step_inverse` is the inverse of
  *     k's odd part modulo 2^32, and `step_shift` the power of 2 in k: (pe - first) * inverse, rotated right
  *     by shift, is the index among the near PEs where k divides pe - first, and otherwise a number larger
  *     than any index (Granlund and Montgomery, "Division by invariant integers", 9). `near_apart` is the
  *     distance of two windows divided by k in the same arithmetic, modulo 2^64, so that the address has the
- *     same form as in a run.
+ *     same form as in a run. (Its lower half stays 0 where the power of 2 in k divides the windows' distance
+ *     in units of 4 GiB, 32 by default.)
  *   - Any other set takes one load from a table of distances.
  *
  * Only the run is in the path that the compiler lays straight. Where a PE is far, impl/net/net.h is the way.
@@ -46,7 +47,8 @@ RUSHMEM_DEVICE bool is_in_run(int pe) {
 /* Unsigned arithmetic: a PE below this one wraps to its difference. */
 RUSHMEM_DEVICE uint64_t affine_distance(int pe) {
   const rushmem_device_state &s = state();
-  return static_cast<uint64_t>(static_cast<int64_t>(pe - s.my_pe)) * s.near_apart;
+  const uint32_t apart = static_cast<uint32_t>(s.near_apart >> 32);
+  return static_cast<uint64_t>(static_cast<uint32_t>(pe - s.my_pe) * apart) << 32;
 }
 
 /* The mapped address of `pe`'s copy, for a PE of the run. Where all PEs are near they are a run. */

@@ -4,10 +4,12 @@
 use std::os::raw::c_void;
 
 /// Version of the device state. A module that was compiled for another one is refused.
-pub const RUSHMEM_DEVICE_ABI_VERSION: u32 = 8;
+pub const RUSHMEM_DEVICE_ABI_VERSION: u32 = 9;
 
 /// In the table of near PEs' distances: of a PE that is not near.
 pub const RUSHMEM_NOT_NEAR: u64 = 1;
+/// `RawState::near_apart` is a multiple of this, 4 GiB, so that kernels multiply 32 bits.
+pub const RUSHMEM_NEAR_UNIT: u64 = 4294967296;
 
 /// Records of stalls that a PE's kernels have between them.
 pub const RUSHMEM_STALL_RECORDS: usize = 8;

@@ -1,6 +1,6 @@
 //! Where the heaps are: one reservation for all near PEs, `stride` apart, so that a peer's address is the
-//! local one plus a difference. Each stride holds a PE's heap in its lower half and its registered regions in
-//! the upper.
+//! local one plus a difference. Each stride holds a PE's heap, then its registered regions in as many bytes,
+//! and is a multiple of what lets kernels multiply 32 bits (`topology/near.rs`).
 //!
 //! The layout is the same for every device; what it is made of, host memory or a GPU's, is the [`Backing`]'s
 //! matter.
@@ -8,6 +8,8 @@
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::OnceLock;
+
+use rushmem_abi::device::RUSHMEM_NEAR_UNIT;
 
 use crate::config::MappingWish;
 use crate::error::{err, Result};
@@ -29,6 +31,7 @@ pub(crate) struct Window {
     slots: usize,
     me: usize,
     half: usize,
+    stride: usize,
     mapping: MappingWish,
     /// Why a slot's memory is not mapped here, for those that are not; found out by the first mapping.
     unmapped: OnceLock<Vec<Option<String>>>,
@@ -37,12 +40,7 @@ pub(crate) struct Window {
 /// The heap's limit, the same on each PE of the job: what was asked for, or less where that was only the
 /// default and the address space of a process holds too little (many PEs in one process).
 pub(crate) fn heap_limit(cards: &[Card], nodes: &Nodes, asked: u64, given: bool) -> Result<u64> {
-    // Every PE of a process reserves room for all PEs of its node.
-    let mut taken: HashMap<u64, u64> = HashMap::new();
-    for (pe, card) in cards.iter().enumerate() {
-        *taken.entry(card.process).or_default() += nodes.members(pe).len() as u64;
-    }
-    let most = taken.values().copied().max().unwrap_or(1);
+    let most = heaps_of_a_process(cards, nodes);
     let room = ADDRESS_BUDGET / most / 2;
     let asked = asked.next_multiple_of(RESERVE_ALIGN as u64);
     if asked <= room {
@@ -58,18 +56,41 @@ pub(crate) fn heap_limit(cards: &[Card], nodes: &Nodes, asked: u64, given: bool)
     Ok(room / RESERVE_ALIGN as u64 * RESERVE_ALIGN as u64)
 }
 
+/// Distance from one PE's heap, of at most `heap_max` bytes, to the next one's, the same on each PE of the job.
+/// Where the address space holds too few that are kernels' unit apart, they lie side by side.
+pub(crate) fn heap_stride(cards: &[Card], nodes: &Nodes, heap_max: u64) -> u64 {
+    let least = heap_max.next_multiple_of(RESERVE_ALIGN as u64) * 2;
+    let stride = least.next_multiple_of(RUSHMEM_NEAR_UNIT);
+    if stride.saturating_mul(heaps_of_a_process(cards, nodes)) <= ADDRESS_BUDGET {
+        stride
+    } else {
+        least
+    }
+}
+
+/// For how many heaps the PEs of one process reserve addresses, at most: each for all PEs of its node.
+fn heaps_of_a_process(cards: &[Card], nodes: &Nodes) -> u64 {
+    let mut taken: HashMap<u64, u64> = HashMap::new();
+    for (pe, card) in cards.iter().enumerate() {
+        *taken.entry(card.process).or_default() += nodes.members(pe).len() as u64;
+    }
+    taken.values().copied().max().unwrap_or(1)
+}
+
 impl Window {
-    /// The window of `slots` PEs of which this is number `me`, each with at most `heap_max` bytes; `reserve`
-    /// makes the backing for that many bytes of addresses.
+    /// The window of `slots` PEs of which this is number `me`, each with at most `heap_max` bytes, `stride`
+    /// apart; `reserve` makes the backing for that many bytes of addresses.
     pub(crate) fn reserve(
         slots: usize,
         me: usize,
         heap_max: u64,
+        stride: u64,
         mapping: MappingWish,
         reserve: impl FnOnce(usize) -> Result<Backing>,
     ) -> Result<Window> {
         let half = (heap_max as usize).next_multiple_of(RESERVE_ALIGN);
-        let backing = reserve(slots * half * 2)?;
+        let stride = (stride as usize).max(half * 2);
+        let backing = reserve(slots * stride)?;
         if RESERVE_ALIGN % backing.granularity() != 0 {
             return Err(err!(
                 UNSUPPORTED,
@@ -77,7 +98,7 @@ impl Window {
                 backing.granularity()
             ));
         }
-        Ok(Window { backing, slots, me, half, mapping, unmapped: OnceLock::new() })
+        Ok(Window { backing, slots, me, half, stride, mapping, unmapped: OnceLock::new() })
     }
 
     /// Address of this PE's heap.
@@ -87,7 +108,7 @@ impl Window {
 
     /// Distance from one PE's heap to the next one's.
     pub(crate) fn stride(&self) -> usize {
-        self.half * 2
+        self.stride
     }
 
     /// Number of PEs that it is for.
@@ -216,10 +237,23 @@ mod tests {
     }
 
     #[test]
+    fn strides_are_whole_units_as_long_as_addresses_hold_them() {
+        let stride = |cards: &[Card], heap| heap_stride(cards, &Nodes::new(cards), heap);
+        assert_eq!(stride(&cards(8, 8), 64 << 30), 128 << 30);
+        for heap in [1, 1 << 20, (1 << 31) - 1, 1 << 31] {
+            assert_eq!(stride(&cards(8, 1), heap), 4 << 30, "{heap}");
+        }
+        assert_eq!(stride(&cards(8, 1), (1 << 31) + 1), 8 << 30);
+        // 128 PEs of a process reserve 2^14 heaps, 2^46 bytes at the unit; one more is too many.
+        assert_eq!(stride(&cards(128, 1), 1 << 20), 4 << 30);
+        assert_eq!(stride(&cards(129, 1), 1 << 21), 4 << 20);
+    }
+
+    #[test]
     fn what_could_not_be_mapped_is_left_out() {
         let mapped = |me: usize, far: &[usize]| {
             let reserve = |bytes| Ok(Backing::Host(Reservation::new(bytes)?));
-            let w = Window::reserve(6, me, 1 << 21, MappingWish::Wanted, reserve).unwrap();
+            let w = Window::reserve(6, me, 1 << 21, 1 << 22, MappingWish::Wanted, reserve).unwrap();
             let why = (0..6).map(|slot| far.contains(&slot).then(|| "no cable".to_owned()));
             w.unmapped.set(why.collect()).unwrap();
             w.mapped().collect::<Vec<_>>()

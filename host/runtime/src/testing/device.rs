@@ -8,7 +8,7 @@ use rushmem_device_cpu::{Compiler, Limits, Module};
 
 use crate::kernel::headers::DEVICE_HEADERS;
 use crate::team::slots::Slots;
-use rushmem_abi::device::{RawState, RUSHMEM_DEVICE_ABI_VERSION};
+use rushmem_abi::device::{RawState, RUSHMEM_DEVICE_ABI_VERSION, RUSHMEM_NEAR_UNIT};
 
 /// The longest that one launch may take on a loaded machine.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
@@ -28,16 +28,18 @@ pub(crate) fn compile(name: &str, source: &str) -> Module {
     compiler.compile(name, source).unwrap()
 }
 
-/// What kernels of PE `me` of `n` read: heaps `stride` apart, all mapped, its own at `base`, where the lines
-/// and counts of syncs are first. Waits are bounded, and reported to nobody.
+/// What kernels of PE `me` of `n` read: heaps `stride` apart, its own at `base`, where the lines and counts of
+/// syncs are first. All are near where a multiplication serves that; else the caller says by a table which.
+/// Waits are bounded, and reported to nobody.
 pub(crate) fn state(me: usize, n: usize, base: usize, stride: usize) -> RawState {
+    let far_enough = (stride as u64).is_multiple_of(RUSHMEM_NEAR_UNIT);
     RawState {
         version: RUSHMEM_DEVICE_ABI_VERSION,
         bytes: size_of::<RawState>() as u32,
         my_pe: me as i32,
         n_pes: n as i32,
-        near_first: 0,
-        near_count: n as i32,
+        near_first: if far_enough { 0 } else { me as i32 },
+        near_count: if far_enough { n as i32 } else { 1 },
         heap_base: base as u64,
         stride: stride as u64,
         broken: null(),
@@ -50,7 +52,7 @@ pub(crate) fn state(me: usize, n: usize, base: usize, stride: usize) -> RawState
         trap_delay_ns: 0,
         ring: null_mut(),
         mailbox: null_mut(),
-        near_apart: stride as u64,
+        near_apart: if far_enough { stride as u64 } else { 0 },
         step_first: 0,
         step_count: 0,
         step_inverse: 0,

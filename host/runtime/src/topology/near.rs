@@ -5,7 +5,8 @@
 //! `(slot - own slot) * stride` away. Kernels and the host's inline path have PE numbers, not slots. There
 //! are three [`NearForm`]s, from the cheapest:
 //!
-//! * A **run** of consecutive PEs: slots differ as numbers do. One comparison and one multiply-add.
+//! * A **run** of consecutive PEs: slots differ as numbers do. One comparison and one multiply-add, of 32 bits
+//!   in kernels: distances by multiplication are multiples of [`RUSHMEM_NEAR_UNIT`].
 //! * **Steps**: every k-th PE, as where hosts are dealt out in turn. Slots differ as numbers divided by k,
 //!   and a division by a constant of what it divides is a multiplication modulo a power of two: with
 //!   `k = 2^shift * odd`, `inverse` the inverse of `odd` modulo 2^32, and `d = pe - first`, `(d * inverse)`
@@ -13,14 +14,15 @@
 //!   (Granlund and Montgomery, "Division by invariant integers using multiplication", section 9). The
 //!   distance has the run's form, `(pe - me) * apart` modulo 2^64, with
 //!   `apart = (stride >> shift) * inverse of odd`. One multiplication more than a run.
-//! * A **table** of distances for everything else. One load.
+//! * A **table** of distances for everything else: irregular sets, and windows that are not so far apart (more
+//!   PEs in a process than its addresses hold such windows for). One load.
 //!
 //! Whatever the shape, the run of near PEs around this one is asked first: it is all that most jobs have.
 
 use std::fmt;
 
 use rushmem_abi::c::RUSHMEM_NEAR_NOT;
-use rushmem_abi::device::RUSHMEM_NOT_NEAR as NOT_NEAR;
+use rushmem_abi::device::{RUSHMEM_NEAR_UNIT, RUSHMEM_NOT_NEAR as NOT_NEAR};
 
 /// Kernels and the host's clients read one table.
 const _: () = assert!(NOT_NEAR == RUSHMEM_NEAR_NOT);
@@ -57,7 +59,8 @@ pub(crate) enum NearForm {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Near {
     me: i32,
-    /// The consecutive near PEs around this one: first and number.
+    /// Consecutive near PEs around this one, all there are where a multiplication serves them: first and
+    /// number.
     run: (i32, i32),
     /// What a difference of PE numbers is multiplied by, in the run and in steps.
     apart: u64,
@@ -74,22 +77,24 @@ impl Near {
         let follows = |i: &usize| pes[*i].0 == pes[i - 1].0 + 1;
         let first = (1..=own).rev().take_while(follows).last().map_or(own, |i| i - 1);
         let last = (own + 1..pes.len()).take_while(follows).last().unwrap_or(own);
-        let run = (pes[first].0 as i32, (last - first + 1) as i32);
+        // A PE alone is at distance 0 by any multiplication.
+        let far_enough = stride.is_multiple_of(RUSHMEM_NEAR_UNIT);
+        let run = if far_enough { (pes[first].0 as i32, (last - first + 1) as i32) } else { (me as i32, 1) };
         let away = |slot: usize| (slot as u64).wrapping_sub(pes[own].1 as u64).wrapping_mul(stride);
         let (shape, apart) = if run.1 as usize == pes.len() {
-            (NearForm::Run, stride)
+            (NearForm::Run, if far_enough { stride } else { 0 })
         } else if let Some((steps, apart)) = steps(pes, stride) {
             (NearForm::Steps(steps), apart)
         } else {
             let mut table = vec![NOT_NEAR; n];
             pes.iter().for_each(|(pe, slot)| table[*pe] = away(*slot));
-            (NearForm::Table(table.into()), stride)
+            (NearForm::Table(table.into()), if far_enough { stride } else { 0 })
         };
         let pes = pes.iter().map(|(pe, slot)| (*pe as i32, *slot)).collect();
         Near { me: me as i32, run, apart, shape, pes }
     }
 
-    /// The consecutive near PEs around this one: first and number. All near PEs where the shape is a run.
+    /// Consecutive near PEs around this one: first and number. All near PEs where the shape is a run.
     pub(crate) fn run(&self) -> (i32, i32) {
         self.run
     }
@@ -190,7 +195,7 @@ fn steps(pes: &[(usize, usize)], stride: u64) -> Option<(Steps, u64)> {
         return None;
     }
     let (shift, bytes) = (step.trailing_zeros(), gap as u64 * stride);
-    if bytes.trailing_zeros() < shift {
+    if bytes.trailing_zeros() < shift + RUSHMEM_NEAR_UNIT.trailing_zeros() {
         return None;
     }
     let inverse = inverse((step >> shift) as u64);

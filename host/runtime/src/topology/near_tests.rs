@@ -5,7 +5,8 @@ use crate::testing::random::Random;
 use crate::topology::nodes::tests::cards;
 use crate::topology::nodes::Nodes;
 
-const STRIDE: u64 = 1 << 22;
+/// That of the default limit of a heap, 64 GiB.
+const STRIDE: u64 = 1 << 37;
 
 /// What PE `me` sees of the PEs of its node for which `maps` holds.
 fn near(nodes: &Nodes, me: usize, n: usize, maps: impl Fn(usize) -> bool) -> Near {
@@ -34,7 +35,7 @@ fn name(near: &Near) -> &'static str {
 
 /// The address by the formula that kernels have (impl/route.h), from the fields that they are given.
 fn as_kernels_do(near: &Near, me: i32, pe: i32, n: i32) -> Option<u64> {
-    let affine = ((pe.wrapping_sub(me)) as i64 as u64).wrapping_mul(near.apart());
+    let affine = u64::from((pe.wrapping_sub(me) as u32).wrapping_mul((near.apart() >> 32) as u32)) << 32;
     let (first, count) = near.run();
     if (pe as u32).wrapping_sub(first as u32) < count as u32 {
         return Some(affine);
@@ -136,7 +137,7 @@ fn shapes_are_the_cheapest_that_serve() {
 
 #[test]
 fn steps_of_any_size_are_exact() {
-    for step in [2usize, 3, 4, 5, 6, 7, 12, 48, 96, 1000, 1 << 20, (1 << 20) + 1, 3 << 19] {
+    for step in [2usize, 3, 4, 5, 6, 7, 12, 32, 48, 96, 1000, (1 << 20) + 1, 31 << 5] {
         let pes: Vec<(usize, usize)> = (0..20).map(|i| (7 + i * step, i)).collect();
         let near = Near::new(7 + 9 * step, usize::MAX, &pes, STRIDE);
         assert!(matches!(near.shape(), NearForm::Steps(s) if s.step as usize == step), "{near}");
@@ -153,9 +154,31 @@ fn steps_of_any_size_are_exact() {
         }
         assert!(!near.contains((7 + 20 * step) as i32) && !near.contains(7 - step as i32));
     }
-    // More powers of two than windows are apart: by a table.
-    let near = Near::new(0, (1 << 23) + 1, &[(0, 0), (1 << 23, 1)], STRIDE);
-    assert!(matches!(near.shape(), NearForm::Table(_)) && near.distance(1 << 23) == Some(STRIDE));
+    // More powers of two than windows are units apart: by a table.
+    for step in [64usize, 192, 1 << 20] {
+        let near = Near::new(0, step + 1, &[(0, 0), (step, 1)], STRIDE);
+        assert!(matches!(near.shape(), NearForm::Table(_)) && near.distance(step as i32) == Some(STRIDE));
+        assert_eq!(as_kernels_do(&near, 0, step as i32, step as i32 + 1), Some(STRIDE));
+    }
+}
+
+/// Many PEs as threads of one process, whose addresses hold no larger windows.
+#[test]
+fn windows_side_by_side_go_by_a_table() {
+    let stride = RUSHMEM_NEAR_UNIT / 4;
+    for (pes, others) in
+        [(&[(0, 0), (1, 1), (2, 2), (3, 3)][..], 4), (&[(0, 0), (2, 1), (4, 2)], 5), (&[(1, 0)], 2)]
+    {
+        for (me, own) in pes {
+            let near = Near::new(*me, others, pes, stride);
+            for pe in -1..=others as i32 {
+                let slot = pes.iter().find(|(other, _)| *other as i32 == pe).map(|(_, slot)| *slot as u64);
+                let distance = slot.map(|slot| slot.wrapping_sub(*own as u64).wrapping_mul(stride));
+                assert_eq!(near.distance(pe), distance, "PE {me} to {pe}: {near}");
+                assert_eq!(as_kernels_do(&near, *me as i32, pe, others as i32), distance, "PE {me} to {pe}");
+            }
+        }
+    }
 }
 
 #[test]

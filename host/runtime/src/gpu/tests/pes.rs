@@ -8,7 +8,7 @@ use super::*;
 use crate::gpu::module::Module;
 use crate::gpu::pinned::PinnedBox;
 use crate::testing::device::state;
-use rushmem_abi::device::{RawState, StallRecord, RUSHMEM_STALL_RECORDS};
+use rushmem_abi::device::{RawState, StallRecord, RUSHMEM_NEAR_UNIT, RUSHMEM_STALL_RECORDS};
 
 /// PEs on one GPU.
 pub(super) struct Pes {
@@ -27,7 +27,7 @@ const RESERVED: usize = 4096;
 impl Pes {
     pub(super) fn new(t: &Turn, n: usize) -> Pes {
         let grain = Allocation::granularity(&t.cuda).unwrap();
-        let stride = 4 * grain;
+        let stride = RUSHMEM_NEAR_UNIT as usize;
         let range = AddressRange::reserve(&t.cuda, n * stride, 0).unwrap();
         let heap = |pe: usize| {
             let memory = Arc::new(Allocation::create(&t.cuda, grain).unwrap());

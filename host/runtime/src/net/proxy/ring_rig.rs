@@ -14,7 +14,7 @@ use super::stand_in::StandIn;
 use crate::net::proxy::ring::{DeviceRing, Line};
 use crate::testing::device::{compile, state};
 use crate::testing::random::Random;
-use rushmem_abi::device::RawState;
+use rushmem_abi::device::{RawState, RUSHMEM_NOT_NEAR};
 
 /// Bytes of a heap.
 pub(super) const HEAP: usize = 4 << 20;
@@ -24,6 +24,7 @@ pub(super) struct Pe {
     pub(super) heap: usize,
     pub(super) state: Box<RawState>,
     _counters: Vec<Line>,
+    _near: Box<[u64]>,
 }
 
 // SAFETY: kernels only read the state, and nobody changes it while they run.
@@ -54,14 +55,18 @@ impl Job {
                 let mut counters = vec![line; DeviceRing::MOST_DEVICE_BYTES.div_ceil(size_of::<Line>())];
                 // SAFETY: the counters live as long, and kernels end before.
                 let ring = unsafe { DeviceRing::new(None, counters.as_mut_ptr() as usize, slots) }.unwrap();
+                // Heaps of a few MiB side by side.
+                let apart = |pe: usize| (pe as u64).wrapping_sub(me as u64).wrapping_mul(HEAP as u64);
+                let is_near = |pe: &usize| (first..first + per_node).contains(pe);
+                let near: Box<[u64]> =
+                    (0..n).map(|pe| if is_near(&pe) { apart(pe) } else { RUSHMEM_NOT_NEAR }).collect();
                 let state = Box::new(RawState {
-                    near_first: first as i32,
-                    near_count: per_node as i32,
+                    near_table: near.as_ptr(),
                     broken: broken.as_ptr(),
                     ring: ring.raw_address() as *mut c_void,
                     ..state(me, n, heap, HEAP)
                 });
-                pes.push(Pe { heap, state, _counters: counters });
+                pes.push(Pe { heap, state, _counters: counters, _near: near });
                 rings.push(ring);
             }
         }
