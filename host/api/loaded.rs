@@ -32,7 +32,7 @@ struct Wanted<'a> {
 /// # Safety
 /// The loader calls it for an object that stays meanwhile; `wanted` is a [`Wanted`] that nobody else uses.
 unsafe extern "C" fn compare(info: *mut libc::dl_phdr_info, _size: usize, wanted: *mut c_void) -> c_int {
-    // SAFETY: see above.
+    // SAFETY: the loader's object, and the value that `is_loaded` lends for the walk.
     let (info, wanted) = unsafe { (&*info, &mut *wanted.cast::<Wanted>()) };
     // SAFETY: the loader vouches for the object's headers.
     if let Some(soname) = unsafe { soname(info) } {

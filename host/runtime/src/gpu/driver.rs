@@ -49,7 +49,7 @@ fn find() -> Result<Option<Driver>> {
     // and each PE without a GPU would wait for it. What is found stays loaded, or it would start again.
     // SAFETY: loads the driver, as the calls below would.
     let load = |name: &str| unsafe { libloading::Library::new(name) }.map(std::mem::forget).is_ok();
-    // SAFETY: the same.
+    // SAFETY: loads no more than is loaded by then.
     if !(load("libcuda.so.1") || load("libcuda.so")) || !unsafe { sys::is_culib_present() } {
         return Ok(None);
     }

@@ -56,8 +56,8 @@ pub(crate) fn heap_limit(cards: &[Card], nodes: &Nodes, asked: u64, given: bool)
     Ok(room / RESERVE_ALIGN as u64 * RESERVE_ALIGN as u64)
 }
 
-/// Distance from one PE's heap, of at most `heap_max` bytes, to the next one's, the same on each PE of the job.
-/// Where the address space holds too few that are kernels' unit apart, they lie side by side.
+/// Distance from one PE's heap, of at most `heap_max` bytes, to the next one's, the same on each PE of the
+/// job. Where the address space holds too few that are kernels' unit apart, they lie side by side.
 pub(crate) fn heap_stride(cards: &[Card], nodes: &Nodes, heap_max: u64) -> u64 {
     let least = heap_max.next_multiple_of(RESERVE_ALIGN as u64) * 2;
     let stride = least.next_multiple_of(RUSHMEM_NEAR_UNIT);

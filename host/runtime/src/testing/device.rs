@@ -28,9 +28,9 @@ pub(crate) fn compile(name: &str, source: &str) -> Module {
     compiler.compile(name, source).unwrap()
 }
 
-/// What kernels of PE `me` of `n` read: heaps `stride` apart, its own at `base`, where the lines and counts of
-/// syncs are first. All are near where a multiplication serves that; else the caller says by a table which.
-/// Waits are bounded, and reported to nobody.
+/// What kernels of PE `me` of `n` read: heaps `stride` apart, its own at `base`, where the lines and counts
+/// of syncs are first. All are near where a multiplication serves that; else the caller says by a table
+/// which. Waits are bounded, and reported to nobody.
 pub(crate) fn state(me: usize, n: usize, base: usize, stride: usize) -> RawState {
     let far_enough = (stride as u64).is_multiple_of(RUSHMEM_NEAR_UNIT);
     RawState {

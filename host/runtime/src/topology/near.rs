@@ -5,8 +5,8 @@
 //! `(slot - own slot) * stride` away. Kernels and the host's inline path have PE numbers, not slots. There
 //! are three [`NearForm`]s, from the cheapest:
 //!
-//! * A **run** of consecutive PEs: slots differ as numbers do. One comparison and one multiply-add, of 32 bits
-//!   in kernels: distances by multiplication are multiples of [`RUSHMEM_NEAR_UNIT`].
+//! * A **run** of consecutive PEs: slots differ as numbers do. One comparison and one multiply-add, of 32
+//!   bits in kernels: distances by multiplication are multiples of [`RUSHMEM_NEAR_UNIT`].
 //! * **Steps**: every k-th PE, as where hosts are dealt out in turn. Slots differ as numbers divided by k,
 //!   and a division by a constant of what it divides is a multiplication modulo a power of two: with
 //!   `k = 2^shift * odd`, `inverse` the inverse of `odd` modulo 2^32, and `d = pe - first`, `(d * inverse)`
@@ -14,8 +14,8 @@
 //!   (Granlund and Montgomery, "Division by invariant integers using multiplication", section 9). The
 //!   distance has the run's form, `(pe - me) * apart` modulo 2^64, with
 //!   `apart = (stride >> shift) * inverse of odd`. One multiplication more than a run.
-//! * A **table** of distances for everything else: irregular sets, and windows that are not so far apart (more
-//!   PEs in a process than its addresses hold such windows for). One load.
+//! * A **table** of distances for everything else: irregular sets, and windows that are not so far apart
+//!   (more PEs in a process than its addresses hold such windows for). One load.
 //!
 //! Whatever the shape, the run of near PEs around this one is asked first: it is all that most jobs have.
 
