@@ -32,7 +32,7 @@ pub(crate) fn compile(name: &str, source: &str) -> Module {
 /// of syncs are first. All are near where a multiplication serves that; else the caller says by a table
 /// which. Waits are bounded, and reported to nobody.
 pub(crate) fn state(me: usize, n: usize, base: usize, stride: usize) -> RawState {
-    let far_enough = (stride as u64).is_multiple_of(RUSHMEM_NEAR_UNIT);
+    let far_enough = stride as u64 % RUSHMEM_NEAR_UNIT == 0;
     RawState {
         version: RUSHMEM_DEVICE_ABI_VERSION,
         bytes: size_of::<RawState>() as u32,

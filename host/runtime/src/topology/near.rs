@@ -78,7 +78,7 @@ impl Near {
         let first = (1..=own).rev().take_while(follows).last().map_or(own, |i| i - 1);
         let last = (own + 1..pes.len()).take_while(follows).last().unwrap_or(own);
         // A PE alone is at distance 0 by any multiplication.
-        let far_enough = stride.is_multiple_of(RUSHMEM_NEAR_UNIT);
+        let far_enough = stride % RUSHMEM_NEAR_UNIT == 0;
         let run = if far_enough { (pes[first].0 as i32, (last - first + 1) as i32) } else { (me as i32, 1) };
         let away = |slot: usize| (slot as u64).wrapping_sub(pes[own].1 as u64).wrapping_mul(stride);
         let (shape, apart) = if run.1 as usize == pes.len() {
