@@ -27,10 +27,10 @@ namespace impl {
 
 /* A put's or get's bytes to or from a mapped PE; false, and nothing done, where it is not mapped.
  *
- * At warp and block scope one branch stands before the first load of the usual cases, a PE of the run and
- * whole vectors, one for each thread, or both sides aligned alike: each branch is a latency for which all
- * warps wait, and each instruction one that a block's 32 warps have to issue (performance-log.md, 3 and 9). A
- * thread alone tests one condition after the other, because threads alone make small copies. */
+ * At warp and block scope few branches stand before the first load of the usual cases, a PE of the run and
+ * whole vectors, or an element for each thread, or both sides aligned alike: each branch is a latency for
+ * which all warps wait, and each instruction one that a block's 32 warps have to issue (performance-log.md, 3,
+ * 9 and 14). A thread alone tests one condition after the other, because threads alone make small copies. */
 template <typename Scope, size_t unit, bool fresh, bool signals = false>
 RUSHMEM_DEVICE bool copy_near(char *to, const char *from, size_t bytes, bool near) {
   if constexpr (is_alone<Scope>::value) {
@@ -55,6 +55,10 @@ RUSHMEM_DEVICE bool put_near(T *dst, const T *src, size_t n, int pe) {
       copy_whole<Scope, false, signals>(to, from, bytes);
       return true;
     }
+    if (is_in_run(pe) & are_few<Scope, unit_of<T>::value>(bytes)) {
+      copy_few<Scope, unit_of<T>::value, false>(to, from, bytes);
+      return true;
+    }
   }
   const route to = route_to(pe);
   return copy_near<Scope, unit_of<T>::value, false, signals>(reinterpret_cast<char *>(to.at(dst)), from, bytes,
@@ -68,6 +72,10 @@ template <typename Scope, typename T> RUSHMEM_DEVICE bool get_near(T *dst, const
     const char *from = reinterpret_cast<const char *>(run_address(src, pe));
     if (RUSHMEM_LIKELY(is_in_run(pe) & are_whole<Scope>(to, from, bytes))) {
       copy_whole<Scope, true, false>(to, from, bytes);
+      return true;
+    }
+    if (is_in_run(pe) & are_few<Scope, unit_of<T>::value>(bytes)) {
+      copy_few<Scope, unit_of<T>::value, true>(to, from, bytes);
       return true;
     }
   }

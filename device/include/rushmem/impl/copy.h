@@ -26,6 +26,8 @@ namespace impl {
 
 template <size_t unit> RUSHMEM_DEVICE bool in_line(const void *, const void *, size_t) { return true; }
 
+template <typename Scope, size_t unit> RUSHMEM_DEVICE bool are_few(size_t) { return false; }
+template <typename Scope, size_t unit, bool fresh> RUSHMEM_DEVICE void copy_few(char *, const char *, size_t) {}
 template <typename Scope> RUSHMEM_DEVICE bool are_whole(const void *, const void *, size_t) { return false; }
 template <typename Scope, bool fresh, bool signals> RUSHMEM_DEVICE void copy_whole(char *, const char *, size_t) {}
 
@@ -94,7 +96,7 @@ RUSHMEM_DEVICE void copy_whole(char *to, const char *from, size_t bytes) {
       constexpr int V = vectors_held<Scope, fresh, signals>::value;
       const uint32_t lane = rank % 32;
       const place me{lane, rank / 32, size / 32};
-      return copy_rounds<32, V, true, 16, fresh, false>(to + lane * 16, from + lane * 16, 0, bytes, me);
+      return copy_rounds<32, V, true, 1, 16, fresh, false>(to + lane * 16, from + lane * 16, 0, bytes, me);
     }
   }
   if (rank * 16 >= bytes) return;
@@ -102,6 +104,16 @@ RUSHMEM_DEVICE void copy_whole(char *to, const char *from, size_t bytes) {
 }
 
 /* ---- what no vector serves ---- */
+
+/* At most a unit for each thread. */
+template <typename Scope, size_t unit> RUSHMEM_DEVICE bool are_few(size_t bytes) {
+  return bytes <= Scope::size() * static_cast<uint32_t>(unit);
+}
+template <typename Scope, size_t unit, bool fresh>
+RUSHMEM_DEVICE void copy_few(char *to, const char *from, size_t bytes) {
+  const uint32_t at = Scope::rank() * static_cast<uint32_t>(unit);
+  if (at < bytes) access<unit>::template store<fresh>(to + at, access<unit>::template load<fresh>(from + at));
+}
 
 /* `count` units, U of them in flight for each thread, as long as there are so many. */
 template <int U, bool many, size_t unit, bool fresh>
@@ -209,13 +221,12 @@ RUSHMEM_DEVICE void copy_in_line(char *to, const char *from, size_t bytes) {
     /* A block has registers to keep the edges for later, and few rounds, so it gains from every load that
      * starts earlier. */
     constexpr bool edges_last = !is_one_warp<Scope>::value;
-    if constexpr (edges_last) {
-      const bool whole = (head | tail) == 0;
-      copy_vectors<Scope, unit, fresh, false, signals>(to + head, from + head, 0, n);
-      if (RUSHMEM_LIKELY(whole)) return;
+    const bool whole = (head | tail) == 0;
+    if constexpr (edges_last) copy_vectors<Scope, unit, fresh, false, signals>(to + head, from + head, 0, n);
+    if (RUSHMEM_UNLIKELY(!whole)) {
+      copy_bytes<Scope, unit, fresh>(to, from, head);
+      copy_bytes<Scope, unit, fresh>(to + tail_at, from + tail_at, tail);
     }
-    copy_bytes<Scope, unit, fresh>(to, from, head);
-    copy_bytes<Scope, unit, fresh>(to + tail_at, from + tail_at, tail);
     if constexpr (!edges_last) copy_vectors<Scope, unit, fresh, false, signals>(to + head, from + head, 0, n);
   }
 }

@@ -150,30 +150,31 @@ template <int V> struct less_than {
   static constexpr int value = V > 8 ? 8 : V > 4 ? 4 : V > 2 ? 2 : 1;
 };
 
-/* `bytes`, whole vectors, to `to`, aligned to 16, from `shift` bytes past `from`, aligned to 16 too: where
- * `shifted`, the source's vector behind the last one is read, too. Called by all lanes of a worker, each with
- * both addresses moved on by its lane's vectors. A scope's round is 64 KiB at most. */
-template <int lanes, int V, bool many, size_t unit, bool fresh, bool shifted>
-RUSHMEM_DEVICE void copy_rounds(char *to, const char *from, uint32_t shift, size_t bytes, place me) {
+/* `n` vectors, counted by `grain` bytes (16, or 1 to save a division), to `to`, aligned to 16, from `shift`
+ * bytes past `from`, aligned to 16 too: where `shifted`, vectors 0 .. n of the source are read, n included.
+ * Called by all lanes of a worker, each with both addresses moved on by its lane's vectors. A scope's round is
+ * 64 KiB at most. */
+template <int lanes, int V, bool many, uint32_t grain, size_t unit, bool fresh, bool shifted>
+RUSHMEM_DEVICE void copy_rounds(char *to, const char *from, uint32_t shift, size_t n, place me) {
   constexpr uint32_t each = lanes * V * 16;
   const uint32_t round = me.workers * each, mine = me.worker * each;
   RUSHMEM_ROLLED
-  while (bytes >= round) {
+  while (n >= round / grain) {
     tile<lanes, V, unit, fresh, shifted> t;
     t.load(from + mine, me.lane);
     t.store(to + mine, me.lane, shift);
     from += round;
     to += round;
-    bytes -= round;
+    n -= round / grain;
     if constexpr (!many) break;
   }
   /* After a scope's last store the other threads wait at the barrier for each further instruction. */
   if constexpr (many) {
-    if (bytes == 0) return;
+    if (n == 0) return;
   }
   if constexpr (V > 1) {
-    copy_rounds<lanes, less_than<V>::value, false, unit, fresh, shifted>(to, from, shift, bytes, me);
-  } else if (mine + me.lane * 16 < bytes) {
+    copy_rounds<lanes, less_than<V>::value, false, grain, unit, fresh, shifted>(to, from, shift, n, me);
+  } else if ((mine + me.lane * 16) / grain < n) {
     copy_vector<unit, fresh, shifted>(to + mine, from + mine, shift);
   }
 }
@@ -205,7 +206,7 @@ RUSHMEM_DEVICE void copy_vectors(char *to, const char *from, uint32_t shift, siz
       rounds = static_cast<uint32_t>(n / V);
       n -= static_cast<size_t>(rounds) * V;
     }
-    copy_rounds<1, less_than<V>::value, false, unit, fresh, shifted>(to, from, shift, n * 16, place{0, 0, 1});
+    copy_rounds<1, less_than<V>::value, false, 16, unit, fresh, shifted>(to, from, shift, n, place{0, 0, 1});
     to += n * 16;
     from += n * 16;
     RUSHMEM_ROLLED
@@ -227,7 +228,7 @@ RUSHMEM_DEVICE void copy_vectors(char *to, const char *from, uint32_t shift, siz
       /* A last warp that is not full has nothing to do. */
       const uint32_t lane = rank % 32;
       const place me = is_one_warp<Scope>::value ? place{lane, 0, 1} : place{lane, rank / 32, size / 32};
-      copy_rounds<32, V, true, unit, fresh, shifted>(to + lane * 16, from + lane * 16, shift, n * 16, me);
+      copy_rounds<32, V, true, 16, unit, fresh, shifted>(to + lane * 16, from + lane * 16, shift, n, me);
     }
   }
 }
