@@ -29,8 +29,9 @@ namespace impl {
  *
  * At warp and block scope few branches stand before the first load of the usual cases, a PE of the run and
  * whole vectors, or an element for each thread, or both sides aligned alike: each branch is a latency for
- * which all warps wait, and each instruction one that a block's 32 warps have to issue (performance-log.md, 3,
- * 9 and 14). A thread alone tests one condition after the other, because threads alone make small copies. */
+ * which all warps wait, and each instruction one that a block's 32 warps have to issue (performance-log.md,
+ * 3, 9 and 14). A thread alone tests one condition after the other, because threads alone make small
+ * copies. */
 template <typename Scope, size_t unit, bool fresh, bool signals = false>
 RUSHMEM_DEVICE bool copy_near(char *to, const char *from, size_t bytes, bool near) {
   if constexpr (is_alone<Scope>::value) {

@@ -152,8 +152,8 @@ template <int V> struct less_than {
 
 /* `n` vectors, counted by `grain` bytes (16, or 1 to save a division), to `to`, aligned to 16, from `shift`
  * bytes past `from`, aligned to 16 too: where `shifted`, vectors 0 .. n of the source are read, n included.
- * Called by all lanes of a worker, each with both addresses moved on by its lane's vectors. A scope's round is
- * 64 KiB at most. */
+ * Called by all lanes of a worker, each with both addresses moved on by its lane's vectors. A scope's round
+ * is 64 KiB at most. */
 template <int lanes, int V, bool many, uint32_t grain, size_t unit, bool fresh, bool shifted>
 RUSHMEM_DEVICE void copy_rounds(char *to, const char *from, uint32_t shift, size_t n, place me) {
   constexpr uint32_t each = lanes * V * 16;
