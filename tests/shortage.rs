@@ -152,6 +152,64 @@ fn too_few_threads_are_named() {
     );
 }
 
+/// From now on this process may take `more` bytes of addresses.
+fn allow_more_addresses(more: u64) {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let size = status.lines().find_map(|l| l.strip_prefix("VmSize:")).unwrap().trim();
+    let kib: u64 = size.strip_suffix(" kB").unwrap().parse().unwrap();
+    let limit = libc::rlimit { rlim_cur: kib * 1024 + more, rlim_max: kib * 1024 + more };
+    // SAFETY: a plain system call.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &limit) }, 0);
+}
+
+/// Small heaps take few addresses where there are few, whatever other PEs have; more than few are named.
+#[test]
+fn small_heaps_serve_pes_that_have_few_addresses() {
+    if !processes("small_heaps_serve_pes_that_have_few_addresses") || on_gpus() {
+        return;
+    }
+    for (few, heap) in [(vec![1], "16M"), (vec![0, 1, 2, 3], "16M"), (vec![2], "64G")] {
+        let (limited, heap) = (few.clone(), heap.to_owned());
+        let too_large = heap == "64G";
+        testing::pes(4).env("RUSHMEM_HEAP_MAX", &heap).timeout(LIMIT).supervise(
+            move |pe| -> () {
+                if limited.contains(&pe.number()) {
+                    allow_more_addresses(2 << 30);
+                }
+                let did = World::init().and_then(|world| {
+                    let words = world.alloc::<u64>(4)?;
+                    for to in world.pes() {
+                        words.p(pe.number() as usize, 100 + u64::from(pe.number()), to)?;
+                    }
+                    world.barrier_all()?;
+                    assert_eq!(words.to_vec()?, [100, 101, 102, 103]);
+                    assert_eq!(words.g(3, world.right())?, 103);
+                    world.barrier_all()?;
+                    world.finalize()
+                });
+                match did {
+                    Ok(()) => std::process::exit(0),
+                    Err(error) => println!("ENDED with {error}"),
+                }
+                std::process::exit(7);
+            },
+            |job| {
+                for outcome in job.outcomes() {
+                    let code = if too_large { 7 } else { 0 };
+                    let (pe, said) = (outcome.pe, &outcome.stdout);
+                    assert_eq!(outcome.exit, Exit::Code(code), "{pe} of {few:?}, {heap}: {said}");
+                    let words = match (too_large, pe == Pe::new(2)) {
+                        (false, _) => [""; 2],
+                        (true, false) => ["reserving address space", "PE 2"],
+                        (true, true) => ["RUSHMEM_HEAP_MAX", "ulimit -v"],
+                    };
+                    assert!(words.iter().all(|word| said.contains(word)), "{said}");
+                }
+            },
+        );
+    }
+}
+
 #[test]
 fn a_heap_that_cannot_grow_for_want_of_files_fails_everywhere_and_the_job_goes_on() {
     let name = "a_heap_that_cannot_grow_for_want_of_files_fails_everywhere_and_the_job_goes_on";

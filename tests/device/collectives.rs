@@ -105,6 +105,23 @@ fn an_exchange_waits_until_its_places_are_free() {
     });
 }
 
+/// Without the look at the lines (`make_stage_room`) PE 1 takes out what PE 0 has sent in the next call.
+#[test]
+fn staged_calls_wait_until_their_places_are_free() {
+    at_counts(&[2, 3, 5], |world, _| {
+        let bench = Bench::made_quickly(world, OF_GRID);
+        let n = 5000;
+        let (flag, data) = (world.alloc::<u64>(1).unwrap(), world.alloc::<u64>(1).unwrap());
+        let dst = world.alloc::<u64>(n * world.n_pes() as usize).unwrap();
+        let src = world.alloc::<u64>(n).unwrap();
+        bench.run(
+            "collectives_staged_held",
+            Launch::new(1, 64),
+            (&bench.report, &flag, &data, &dst, &src, n as u64),
+        );
+    });
+}
+
 /// Calls of all blocks together; then other numbers of blocks in the same slot set.
 fn grids(world: &World, rng: &mut Rng, room: usize, launches: &[(u32, u32)], steps: usize) {
     let bench = Bench::made_quickly(world, OF_GRID);

@@ -413,6 +413,56 @@ extern "C" __global__ void collectives_held(uint64_t *report, uint64_t *flag, ui
   }
 }
 
+/* Three calls through staging memory. In the first PE 1 is held between its meeting and what it takes out.
+ * Meanwhile PE 0 makes a broadcast, for which it needs nobody, and comes to the second call, whose data takes
+ * the places of the first one's. It must wait until PE 1 has ended that. Before the third comes a call of one
+ * block in several chunks. */
+extern "C" __global__ void collectives_staged_held(uint64_t *report, uint64_t *flag, uint64_t *data, uint64_t *dst,
+                                                   uint64_t *src, size_t n) {
+  using namespace rushmem::impl;
+  const rushmem::team t = rushmem::world();
+  const int me = t.my_pe(), members = t.n_pes();
+  const auto value = [](int part, int from, size_t i) { return mix(1000 * static_cast<uint64_t>(part * 8 + from), i); };
+  for (int part = 0; part < 3; ++part) {
+    for (size_t i = threadIdx.x; i < n; i += blockDim.x) src[i] = value(part, me, i);
+    __syncthreads();
+    {
+      call<rushmem::grid_parts> c(t, tag_of(RUSHMEM_COLLECTIVE_ALLTOALL, 78, static_cast<uint64_t>(part)));
+      const uint64_t phase = c.next;
+      if (part == 1 && me == 0 && threadIdx.x == 0) rushmem::p(flag, 1, 1);
+      send_staged<8>(c, reinterpret_cast<const char *>(src), 0, n * 8, nullptr);
+      c.meet();
+      if (part == 0 && me == 1) {
+        rushmem::wait_until(flag, rushmem::cmp::ge, 1);
+        const uint64_t since = now_ns();
+        while (now_ns() - since < 200000000) pause(false);
+      }
+      for (int s = 1; s < members; ++s) {
+        take_staged<8>(c, reinterpret_cast<char *>(dst + static_cast<size_t>(c.right(s)) * n), phase, c.right(s), n * 8);
+      }
+      c.end();
+    }
+    for (int from = 0; from < members; ++from) {
+      for (size_t i = threadIdx.x; from != me && i < n; i += blockDim.x) {
+        CHECK_EQ(report, dst[static_cast<size_t>(from) * n + i], value(part, from, i), i);
+      }
+    }
+    __syncthreads();
+    if (part == 0) {
+      if (me == 0 && threadIdx.x == 0) *data = 7;
+      __syncthreads();
+      rushmem::broadcast<rushmem::block>(t, data, data, 1, 0);
+      CHECK_EQ(report, *data, 7, 0);
+    } else if (part == 1) {
+      const uint64_t base = 500;
+      call<rushmem::block> c(t, tag_of(RUSHMEM_COLLECTIVE_ALLTOALL, 79, 0));
+      const auto word = [=](int member, size_t) { return base + static_cast<uint64_t>(me * 8 + member); };
+      exchange(c, 3 * static_cast<size_t>(c.room), words_of_each(word), as_sent{report, base, me});
+      c.end();
+    }
+  }
+}
+
 /* Sums of one shape by parts, one after the other, without a meeting of this PE's blocks: each looks at what
  * it has from its own. Blocks are late at random. */
 extern "C" __global__ void collectives_parts(uint64_t *report, rushmem::team team, collectives_args a) {

@@ -12,7 +12,7 @@
 #include <rushmem/abi_queue.h>
 #include <rushmem/abi_ring.h>
 
-#define RUSHMEM_DEVICE_ABI_VERSION 9u
+#define RUSHMEM_DEVICE_ABI_VERSION 10u
 
 /* rushmem.h, the host's C ABI, has these as macros; a translation unit may include both, in either order. */
 #ifndef RUSHMEM_CMP_EQ
@@ -116,7 +116,7 @@ typedef struct rushmem_team {
 /* A slot set begins with this: words that this PE alone writes. Behind it lie a rushmem_sync_line
  * for each member; then packets: RUSHMEM_TEAM_PHASES times n_pes times `packets` of 16 bytes; then
  * `packets` words, for each block of a grid the last phase that it has ended (impl/coll/call.h); then, from
- * the next multiple of 128 bytes on, RUSHMEM_TEAM_PHASES times n_pes times `stage` bytes
+ * the next multiple of 128 bytes on, RUSHMEM_TEAM_STAGES times n_pes times `stage` bytes
  * (impl/coll/staged.h). */
 typedef struct rushmem_team_slots {
   uint64_t phase;        /* phases that have ended, of calls by one block at most */
@@ -128,8 +128,10 @@ typedef struct rushmem_team_slots {
   uint64_t pad[9];
 } rushmem_team_slots;    /* 128 bytes */
 
-/* Phases whose packets have places of their own: what phase p writes has been read in phase p + 4. */
+/* Phases whose packets have places of their own: what phase p writes has been read in phase p + 4. And those
+ * whose staging memory is its own. */
 #define RUSHMEM_TEAM_PHASES 4
+#define RUSHMEM_TEAM_STAGES 2
 
 typedef struct rushmem_device_state {
   uint32_t version;      /* RUSHMEM_DEVICE_ABI_VERSION */

@@ -47,6 +47,14 @@ pub(crate) struct Reservation {
     bytes: usize,
 }
 
+/// How many bytes of addresses this process may have, where that is limited (`ulimit -v`).
+pub(crate) fn address_limit() -> Option<u64> {
+    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: writes the limit; where it cannot, there is none.
+    unsafe { libc::getrlimit(libc::RLIMIT_AS, &mut limit) };
+    (limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
+}
+
 /// Reservations start at a multiple of this: a huge page's size.
 pub(crate) const RESERVE_ALIGN: usize = 2 << 20;
 

@@ -4,7 +4,7 @@
 use std::os::raw::c_void;
 
 /// Version of the device state. A module that was compiled for another one is refused.
-pub const RUSHMEM_DEVICE_ABI_VERSION: u32 = 9;
+pub const RUSHMEM_DEVICE_ABI_VERSION: u32 = 10;
 
 /// In the table of near PEs' distances: of a PE that is not near.
 pub const RUSHMEM_NOT_NEAR: u64 = 1;
@@ -137,6 +137,9 @@ pub const RUSHMEM_NUMBERED_TEAMS: usize = 64;
 
 /// Phases of a slot set whose packets have places of their own.
 pub const RUSHMEM_TEAM_PHASES: usize = 4;
+
+/// Phases of a slot set whose staging memory is their own.
+pub const RUSHMEM_TEAM_STAGES: usize = 2;
 
 /// `rushmem_team`: what a PE knows of a team that it is a member of.
 #[repr(C)]

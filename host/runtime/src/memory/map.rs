@@ -47,6 +47,12 @@ impl MemoryMap {
         let (slot, offset) = ((address - start) / self.stride, (address - start) % self.stride);
         let pe = self.members[slot];
         let gpu = if self.is_gpus { "; it is a GPU's memory, which the host cannot touch" } else { "" };
+        if offset >= 2 * self.half {
+            let away = offset - 2 * self.half;
+            return Some(format!(
+                "no PE's memory, {away} bytes behind the room for PE {pe}'s heap and registered memory"
+            ));
+        }
         if offset >= self.half {
             return Some(format!("PE {pe}'s registered memory, at offset {:#x}{gpu}", offset - self.half));
         }
@@ -94,10 +100,11 @@ mod tests {
     #[test]
     fn an_address_is_told_by_what_is_nearest() {
         const BASE: usize = 1 << 40;
+        const STRIDE: usize = 0x18_0000;
         let live = Arc::new(Live::new());
         let map = MemoryMap {
             base: BASE,
-            stride: 0x10_0000,
+            stride: STRIDE,
             half: 0x8_0000,
             me: 1,
             members: vec![3, 5, 9],
@@ -105,9 +112,9 @@ mod tests {
             is_gpus: false,
             live: Arc::clone(&live),
         };
-        let at = |slot: usize, offset: usize| map.describe(BASE + slot * 0x10_0000 + offset).expect("near");
+        let at = |slot: usize, offset: usize| map.describe(BASE + slot * STRIDE + offset).expect("near");
         assert_eq!(at(2, 0x2000), "PE 9's heap, at offset 0x2000: there is no allocation");
-        let heap = BASE + 0x10_0000;
+        let heap = BASE + STRIDE;
         live.insert(heap + 0x2000, 400, 0);
         live.insert(heap + 0x3000, 64, 0);
         // A registered region's two ranges: the program's own memory, and its alias.
@@ -129,6 +136,10 @@ mod tests {
             }
         }
         assert_eq!(at(0, 0x8_0010), "PE 3's registered memory, at offset 0x10");
+        assert_eq!(
+            at(0, 0x10_0003),
+            "no PE's memory, 3 bytes behind the room for PE 3's heap and registered memory"
+        );
         assert_eq!(
             map.describe(BASE - 1).as_deref(),
             Some("1 bytes before the addresses of all PEs' symmetric memory")

@@ -1,6 +1,7 @@
 //! Where the heaps are: one reservation for all near PEs, `stride` apart, so that a peer's address is the
-//! local one plus a difference. Each stride holds a PE's heap, then its registered regions in as many bytes,
-//! and is a multiple of what lets kernels multiply 32 bits (`topology/near.rs`).
+//! local one plus a difference. Each stride holds a PE's heap, then its registered regions in as many bytes.
+//! It is a multiple of what lets kernels multiply 32 bits (`topology/near.rs`), or, where addresses are few,
+//! no more than that: each PE has the stride that it has addresses for.
 //!
 //! The layout is the same for every device; what it is made of, host memory or a GPU's, is the [`Backing`]'s
 //! matter.
@@ -14,7 +15,7 @@ use rushmem_abi::device::RUSHMEM_NEAR_UNIT;
 use crate::config::MappingWish;
 use crate::error::{err, Result};
 use crate::memory::backing::{Backing, BackingChunk};
-use crate::os::RESERVE_ALIGN;
+use crate::os::{self, RESERVE_ALIGN};
 use crate::topology::card::Card;
 use crate::topology::nodes::Nodes;
 
@@ -56,20 +57,19 @@ pub(crate) fn heap_limit(cards: &[Card], nodes: &Nodes, asked: u64, given: bool)
     Ok(room / RESERVE_ALIGN as u64 * RESERVE_ALIGN as u64)
 }
 
-/// Distance from one PE's heap, of at most `heap_max` bytes, to the next one's, the same on each PE of the
-/// job. Where the address space holds too few that are kernels' unit apart, they lie side by side.
-pub(crate) fn heap_stride(cards: &[Card], nodes: &Nodes, heap_max: u64) -> u64 {
+/// Distances from one PE's heap, of at most `heap_max` bytes, to the next one's, the better first: kernels'
+/// unit, where the PEs of a process may take as many addresses as that is for `heaps`, and side by side.
+fn strides(heap_max: u64, heaps: u64, slots: u64, limit: Option<u64>) -> impl Iterator<Item = u64> {
     let least = heap_max.next_multiple_of(RESERVE_ALIGN as u64) * 2;
-    let stride = least.next_multiple_of(RUSHMEM_NEAR_UNIT);
-    if stride.saturating_mul(heaps_of_a_process(cards, nodes)) <= ADDRESS_BUDGET {
-        stride
-    } else {
-        least
-    }
+    let apart = least.next_multiple_of(RUSHMEM_NEAR_UNIT);
+    // The program needs addresses, too, and has been given few.
+    let is_much = |limit: u64| apart.saturating_mul(slots) > limit / 4;
+    let too_much = apart.saturating_mul(heaps) > ADDRESS_BUDGET || limit.is_some_and(is_much);
+    (!too_much && apart > least).then_some(apart).into_iter().chain([least])
 }
 
 /// For how many heaps the PEs of one process reserve addresses, at most: each for all PEs of its node.
-fn heaps_of_a_process(cards: &[Card], nodes: &Nodes) -> u64 {
+pub(crate) fn heaps_of_a_process(cards: &[Card], nodes: &Nodes) -> u64 {
     let mut taken: HashMap<u64, u64> = HashMap::new();
     for (pe, card) in cards.iter().enumerate() {
         *taken.entry(card.process).or_default() += nodes.members(pe).len() as u64;
@@ -78,19 +78,23 @@ fn heaps_of_a_process(cards: &[Card], nodes: &Nodes) -> u64 {
 }
 
 impl Window {
-    /// The window of `slots` PEs of which this is number `me`, each with at most `heap_max` bytes, `stride`
-    /// apart; `reserve` makes the backing for that many bytes of addresses.
+    /// The window of `slots` PEs of which this is number `me`, each with at most `heap_max` bytes. The
+    /// windows of this process hold `heaps` heaps together. `reserve` makes the backing for that many bytes
+    /// of addresses.
     pub(crate) fn reserve(
         slots: usize,
         me: usize,
         heap_max: u64,
-        stride: u64,
+        heaps: u64,
         mapping: MappingWish,
-        reserve: impl FnOnce(usize) -> Result<Backing>,
+        reserve: impl Fn(usize) -> Result<Backing>,
     ) -> Result<Window> {
         let half = (heap_max as usize).next_multiple_of(RESERVE_ALIGN);
-        let stride = (stride as usize).max(half * 2);
-        let backing = reserve(slots * stride)?;
+        let reserved =
+            |stride: u64| reserve(slots * stride as usize).map(|backing| (stride as usize, backing));
+        let mut strides = strides(heap_max, heaps, slots as u64, os::address_limit());
+        let first = strides.next().map(reserved).expect("there is one at least");
+        let (stride, backing) = first.or_else(|e| strides.next().map_or(Err(e), reserved))?;
         if RESERVE_ALIGN % backing.granularity() != 0 {
             return Err(err!(
                 UNSUPPORTED,
@@ -238,22 +242,46 @@ mod tests {
 
     #[test]
     fn strides_are_whole_units_as_long_as_addresses_hold_them() {
-        let stride = |cards: &[Card], heap| heap_stride(cards, &Nodes::new(cards), heap);
-        assert_eq!(stride(&cards(8, 8), 64 << 30), 128 << 30);
-        for heap in [1, 1 << 20, (1 << 31) - 1, 1 << 31] {
-            assert_eq!(stride(&cards(8, 1), heap), 4 << 30, "{heap}");
+        let all = |pes: usize, heap, limit| {
+            let cards = cards(pes, 1);
+            strides(heap, heaps_of_a_process(&cards, &Nodes::new(&cards)), pes as u64, limit)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(all(8, 64 << 30, None), [128 << 30]);
+        for heap in [1u64, 1 << 20, (1 << 31) - 1] {
+            let least = heap.next_multiple_of(RESERVE_ALIGN as u64) * 2;
+            let both = if least < 4 << 30 { vec![4 << 30, least] } else { vec![least] };
+            assert_eq!(all(8, heap, None), both, "{heap}");
         }
-        assert_eq!(stride(&cards(8, 1), (1 << 31) + 1), 8 << 30);
+        assert_eq!(all(8, 1 << 31, None), [4 << 30]);
+        assert_eq!(all(8, (1 << 31) + 1, None), [8 << 30, (4 << 30) + (4 << 20)]);
         // 128 PEs of a process reserve 2^14 heaps, 2^46 bytes at the unit; one more is too many.
-        assert_eq!(stride(&cards(128, 1), 1 << 20), 4 << 30);
-        assert_eq!(stride(&cards(129, 1), 1 << 21), 4 << 20);
+        assert_eq!(all(128, 1 << 20, None), [4 << 30, 4 << 20]);
+        assert_eq!(all(129, 1 << 21, None), [4 << 20]);
+        // Of what `ulimit -v` lets a process have, most is the program's.
+        assert_eq!(all(2, 1 << 20, Some(32 << 30)), [4 << 30, 4 << 20]);
+        assert_eq!(all(2, 1 << 20, Some((32 << 30) - 1)), [4 << 20]);
+    }
+
+    #[test]
+    fn heaps_lie_side_by_side_where_more_addresses_are_refused() {
+        let window = |most: usize| {
+            let reserve = |bytes| match bytes <= most {
+                true => Ok(Backing::Host(Reservation::new(bytes)?)),
+                false => Err(err!(UNSUPPORTED, "{bytes} bytes are more than {most}")),
+            };
+            Window::reserve(3, 1, 1 << 21, 9, MappingWish::Wanted, reserve)
+        };
+        assert_eq!(window(12 << 30).unwrap().stride(), 4 << 30);
+        assert_eq!(window((12 << 30) - 1).unwrap().stride(), 4 << 20);
+        assert!(window(1 << 20).unwrap_err().message.starts_with("12582912 bytes"));
     }
 
     #[test]
     fn what_could_not_be_mapped_is_left_out() {
         let mapped = |me: usize, far: &[usize]| {
             let reserve = |bytes| Ok(Backing::Host(Reservation::new(bytes)?));
-            let w = Window::reserve(6, me, 1 << 21, 1 << 22, MappingWish::Wanted, reserve).unwrap();
+            let w = Window::reserve(6, me, 1 << 21, 6, MappingWish::Wanted, reserve).unwrap();
             let why = (0..6).map(|slot| far.contains(&slot).then(|| "no cable".to_owned()));
             w.unmapped.set(why.collect()).unwrap();
             w.mapped().collect::<Vec<_>>()

@@ -4,7 +4,7 @@
 //! others, and staging memory behind them: for calls by a whole grid, and for larger ones by a block.
 
 use crate::topology::members::Members;
-use rushmem_abi::device::{RawTeam, SyncLine, TeamSlots, RUSHMEM_TEAM_PHASES};
+use rushmem_abi::device::{RawTeam, SyncLine, TeamSlots, RUSHMEM_TEAM_PHASES, RUSHMEM_TEAM_STAGES};
 
 /// Bytes of a packet: a word of data and its sequence number.
 const PACKET: usize = 16;
@@ -13,7 +13,7 @@ const PACKET: usize = 16;
 const WORLD: usize = 1 << 20;
 const WIDE: usize = 9 << 18;
 /// Staging memory of the world's first set, at most, and of that for one member in one phase.
-const STAGES: usize = 8 << 20;
+const STAGES: usize = 4 << 20;
 const MOST_STAGE: usize = 1 << 20;
 const LEAST_STAGE: usize = 64 << 10;
 /// Slot sets of the world.
@@ -66,7 +66,7 @@ impl Slots {
 
     /// The same with staging memory in the first set, where members are few enough for it.
     pub(crate) fn staged(self) -> Slots {
-        let places = RUSHMEM_TEAM_PHASES * self.n;
+        let places = RUSHMEM_TEAM_STAGES * self.n;
         let stage = (STAGES / places).checked_ilog2().map_or(0, |bits| 1 << bits).min(MOST_STAGE);
         Slots { stage: if stage < LEAST_STAGE { 0 } else { stage }, ..self }
     }
@@ -137,7 +137,7 @@ impl Slots {
 fn bytes_of_set(n: usize, packets: usize, stage: usize) -> usize {
     let lines = size_of::<TeamSlots>() + n * size_of::<SyncLine>();
     let channels = (packets * size_of::<u64>()).next_multiple_of(128);
-    lines + channels + RUSHMEM_TEAM_PHASES * n * (packets * PACKET + stage)
+    lines + channels + n * (RUSHMEM_TEAM_PHASES * packets * PACKET + RUSHMEM_TEAM_STAGES * stage)
 }
 
 #[cfg(test)]

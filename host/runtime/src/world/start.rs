@@ -25,7 +25,7 @@ use crate::kernel::service::Service;
 use crate::kernel::{GpuShare, Kernels};
 use crate::memory::backing::{Backing, GpuBacking};
 use crate::memory::symmetric::Symmetric;
-use crate::memory::window::{heap_limit, heap_stride, Window};
+use crate::memory::window::{heap_limit, heaps_of_a_process, Window};
 use crate::net::proxy::ring::DeviceRing;
 use crate::net::{Detached, Far, Joined, Meeting};
 use crate::node::control::{Call, Control, RoundWords};
@@ -317,8 +317,8 @@ fn share_memory(
         None => Reservation::new(bytes).map(Backing::Host),
         Some(cuda) => GpuBacking::reserve(cuda, bytes).map(Backing::Gpu),
     };
-    let (heap, stride) = (config.heap_max, heap_stride(&rounds.cards, nodes, config.heap_max));
-    let window = Window::reserve(members.len(), slot, heap, stride, config.mapping(), reserve);
+    let (heap, heaps) = (config.heap_max, heaps_of_a_process(&rounds.cards, nodes));
+    let window = Window::reserve(members.len(), slot, heap, heaps, config.mapping(), reserve);
     let window = call.all_well(window, "reserving address space for the heaps")?;
     let (team_memory, slots) = team_memory(n, config, window.half(), config.apart || device.gpu().is_some())?;
     let books = TeamBooks::new(team_memory, &TeamPlace::of_world(&slots), slots.extra());

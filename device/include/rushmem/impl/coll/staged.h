@@ -1,11 +1,11 @@
 /* Collectives of middling size, between members that are near, by staging memory: one meeting instead of two.
  *
- * A slot set may have staging memory: for each member and each of RUSHMEM_TEAM_PHASES phases so many bytes as
+ * A slot set may have staging memory: for each member and each of RUSHMEM_TEAM_STAGES phases so many bytes as
  * `rushmem_team::stage` says, of which a grid's channels have a part each, as of the packets (call.h). A call
  * is one phase: each member writes what it has for the others into their staging memory, all meet, and each
  * takes its part out. Nobody has to be asked whether its arrays may be written: what phase p writes replaces
- * what phase p - 4 wrote, and a member that sends anything of phase p knows that all members have ended phase
- * p - 4. A member takes out what has come before it sends anything of the next phase.
+ * what phase p - 2 wrote, and a member that writes in phase p knows that all members have ended phase p - 2.
+ * A member takes out what has come before it sends anything of the next phase.
  *
  * Data goes once over the link, as in the direct protocol, and once more through this GPU's memory. */
 #ifndef RUSHMEM_IMPL_COLL_STAGED_H
@@ -28,7 +28,7 @@ RUSHMEM_DEVICE void send_staged(call<Scope> &c, const char *src, size_t apart, s
   using group = typename call<Scope>::group;
   const span mine = staged_part(c, bytes);
   const size_t count = mine.end - mine.begin;
-  c.make_room();
+  c.make_stage_room();
   if (count == 0) return;
   const int n = c.t.raw.n_pes, me = c.t.raw.my_pe;
   char *const stage = c.stage(c.next, me);
