@@ -28,15 +28,38 @@ __device__ inline void advance(const exchange &e, const rushmem::team &t, const 
     const uint32_t begin = k.start[rank], end = k.start[rank + 1];
     if (end <= from || begin >= to) continue;
     const uint32_t low = from > begin ? from - begin : 0, high = (to < end ? to : end) - begin;
-    const uint64_t *ids = ids_of(e, all, {rank, low});
-    for (uint32_t i = threadIdx.x; i < (high - low) * id_words(e); i += blockDim.x) {
-      const uint64_t four = ids[i];
+    each_word(e, t, all, {rank, low}, high - low, [&](uint64_t four) {
       for (uint32_t j = 0; j < 4; ++j) {
         const uint32_t local = id_at(four, j) - first;
         if (id_at(four, j) < unheard && local < e.experts_a_rank) atomicAdd(all.before + local, 1u);
       }
-    }
+    });
   }
+}
+
+#if MOE_IN_PLACE
+/* Copies the experts of the tokens that the warps take in a turn: from number `base` on, at most one a
+ * warp. */
+__device__ inline void keep_turn(const exchange &e, const rushmem::team &t, const known &k, const table &all, uint32_t base) {
+  const uint32_t ranks = static_cast<uint32_t>(t.n_pes()), words = id_words(e);
+  for (uint32_t i = threadIdx.x; i < warps * words; i += blockDim.x) {
+    const uint32_t at = base + i / words;
+    if (at < k.start[ranks]) all.ids[i] = word_at(all, ids_of(e, t, all, locate(k, ranks, at)) + i % words);
+  }
+}
+#endif
+
+/* The experts of token number `at`, of a turn whose first token has number `base`. */
+__device__ inline const uint64_t *ids_in_turn(const exchange &e, const rushmem::team &t, const known &k, const table &all,
+                                              uint32_t base, uint32_t at) {
+#if MOE_IN_PLACE
+  static_cast<void>(t);
+  static_cast<void>(k);
+  return all.ids + (at - base) * id_words(e);
+#else
+  static_cast<void>(base);
+  return ids_of(e, t, all, locate(k, static_cast<uint32_t>(t.n_pes()), at));
+#endif
 }
 
 /* By a warp: the places of token `at`, in this rank's part of the result; and where combine finds them.
@@ -45,7 +68,7 @@ __device__ inline void place(const exchange &e, const rushmem::team &t, const re
                              uint32_t base, uint32_t at, place_of_token p, bool tell, placed &to) {
   const uint32_t lane = lane_of(), first = static_cast<uint32_t>(t.my_pe()) * e.experts_a_rank, words = id_words(e);
   uint32_t id = nowhere;
-  if (lane < e.top_k) id = id_at(ids_of(e, all, p)[lane / 4], lane % 4);
+  if (lane < e.top_k) id = id_at(word_at(all, ids_of(e, t, all, p) + lane / 4), lane % 4);
   const uint32_t local = id - first;
   const bool here = id < unheard && local < e.experts_a_rank;
   const uint32_t ours = __ballot_sync(all_lanes, here);
@@ -66,7 +89,7 @@ __device__ inline void place(const exchange &e, const rushmem::team &t, const re
   if (here) {
     uint32_t row = all.before[local] + __popc(alike & below);
     for (uint32_t other = base; other < at; ++other) {
-      const uint64_t *ids = ids_of(e, all, locate(k, static_cast<uint32_t>(t.n_pes()), other));
+      const uint64_t *ids = ids_in_turn(e, t, k, all, base, other);
       for (uint32_t i = 0; i < words; ++i) {
         const uint64_t four = ids[i];
         for (uint32_t j = 0; j < 4; ++j) row += id_at(four, j) == id ? 1 : 0;
@@ -163,8 +186,7 @@ __device__ inline void take_row(const exchange &e, const received &r, const unsi
 }
 
 /* By all blocks: what else a result says. */
-__device__ inline void tell_of_round(const exchange &e, const rushmem::team &t, const received &r, uint64_t round, known &k,
-                                     const table &all) {
+__device__ inline void tell_of_round(const exchange &e, const rushmem::team &t, const received &r, known &k, const table &all) {
   const uint32_t first = static_cast<uint32_t>(t.my_pe()) * e.experts_a_rank;
   if (is_clerk() && r.counts) {
 #if MOE_LAYOUT == 1
@@ -184,17 +206,15 @@ __device__ inline void tell_of_round(const exchange &e, const rushmem::team &t, 
   for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) {
     const uint32_t at = i / e.top_k, j = i - at * e.top_k, source = at / e.max_tokens, token = at - source * e.max_tokens;
     const bool has = !k.failure && token < k.start[source + 1] - k.start[source];
-    const uint32_t id = has ? id_at(ids_of(e, all, {source, token})[j / 4], j % 4) : nowhere;
+    const uint32_t id = has ? id_at(word_at(all, ids_of(e, t, all, {source, token}) + j / 4), j % 4) : nowhere;
     const bool here = id < unheard && id - first < e.experts_a_rank;
     if (r.experts) r.experts[i] = here ? static_cast<int32_t>(id - first) : -1;
     if (r.weights && e.weighted && has) {
-      const packet *slots = routing_of(e, ranks, round & 1, source) + 1 + size_t(token) * e.routing_words + id_words(e);
-      const uint64_t two = rushmem::wait_packed(slots + j / 2, round);
+      const packet *slots = routing_of(e, ranks, all.round & 1, source) + 1 + size_t(token) * e.routing_words + id_words(e);
+      const uint64_t two = rushmem::wait_packed(slots + j / 2, all.round);
       r.weights[i] = __uint_as_float(static_cast<uint32_t>(j % 2 ? two >> 32 : two));
     }
   }
-#else
-  static_cast<void>(round);
 #endif
 }
 
@@ -204,11 +224,11 @@ __device__ inline void receive(const exchange &e, const rushmem::team &t, const 
   __shared__ placed of_warps[warps];
   const uint32_t ranks = static_cast<uint32_t>(t.n_pes()), me = static_cast<uint32_t>(t.my_pe());
   const uint32_t first = me * e.experts_a_rank;
-  const table all = table_of(e, t, shared);
-  learn_routing(e, t, round, k, all);
+  const table all = table_of(e, t, round, shared);
+  learn_routing(e, t, k, all);
   judge(e, t, k, all);
   if (k.failure && blockIdx.x == 0 && threadIdx.x == 0) note_failure(e, round, k.failure, k.rank, k.about, k.count);
-  tell_of_round(e, t, r, round, k, all);
+  tell_of_round(e, t, r, k, all);
   if (k.failure) return;
   begin_places(e, first, all);
   __syncthreads();
@@ -227,9 +247,12 @@ __device__ inline void receive(const exchange &e, const rushmem::team &t, const 
   for (uint32_t turn = d.first; turn < items; turn += d.step) {
     /* Rows in their order, as `before` only grows. */
     const uint32_t base = turn / parts, item = turn + warp_of();
-    if (MOE_LAYOUT != 1 && base != counted) {
+    if (MOE_LAYOUT != 1 && (base != counted || MOE_IN_PLACE)) {
       __syncthreads();
       advance(e, t, k, all, counted, base);
+#if MOE_IN_PLACE
+      keep_turn(e, t, k, all, base);
+#endif
       counted = base;
       __syncthreads();
     }

@@ -1,9 +1,21 @@
 /* The routing of a round, as each block of a receiver learns it: how many tokens each source has, and their
  * experts; and what is wrong with it. All ranks learn the same.
  *
- * MOE_LAYOUT: 0 expert-major, 1 rank-major, 2 flat. */
+ * MOE_LAYOUT: 0 expert-major, 1 rank-major, 2 flat.
+ *
+ * MOE_IN_PLACE: where a block finds the experts of all tokens while it counts.
+ *   0: in its shared memory, into which it has copied them as they came.
+ *   1: in the packets in which they came, for exchanges whose experts shared memory has no room for. It waits
+ *      until it has seen every packet of the round, as it does to copy them; from then on each load of a
+ *      packet finds what it has seen. Loads are those of packets, which are relaxed and see memory as it is,
+ *      never the L1 cache. Behind a barrier of the block they may not find anything older than the loads
+ *      before it, and nothing newer comes: only round n + 2 replaces the packets of round n (exchange.h). Of
+ *      the tokens that its warps take in a turn, which they compare one by one, it has a copy. */
 #ifndef MOE_LAYOUT
 #define MOE_LAYOUT 0
+#endif
+#ifndef MOE_IN_PLACE
+#define MOE_IN_PLACE 0
 #endif
 
 namespace moe {
@@ -17,17 +29,19 @@ struct known {
   uint64_t rank, about, count;
 };
 
-/* Dynamic shared memory: the experts of all tokens, in words of four; then for each expert of this rank
- * the row of its next token, counted up to the row at hand; then how many tokens each of all experts has. */
+/* Dynamic shared memory: experts, in words of four (of all tokens, or in place of those of a turn); then for
+ * each expert of this rank the row of its next token, counted up to the row at hand; then how many tokens
+ * each of all experts has. memory.rs has its size. */
 struct table {
   uint64_t *ids;
   uint32_t *before, *totals;
+  uint64_t round;
 };
-__device__ inline table table_of(const exchange &e, const rushmem::team &t, unsigned char *shared) {
-  const size_t ids = size_t(t.n_pes()) * e.max_tokens * id_words(e);
+__device__ inline table table_of(const exchange &e, const rushmem::team &t, uint64_t round, unsigned char *shared) {
+  const size_t kept = MOE_IN_PLACE ? warps : size_t(t.n_pes()) * e.max_tokens;
   uint64_t *words = reinterpret_cast<uint64_t *>(shared);
-  uint32_t *before = reinterpret_cast<uint32_t *>(words + ids);
-  return {words, before, before + e.experts_a_rank};
+  uint32_t *before = reinterpret_cast<uint32_t *>(words + kept * id_words(e));
+  return {words, before, before + e.experts_a_rank, round};
 }
 
 struct place_of_token {
@@ -51,15 +65,64 @@ __device__ inline void fail_round(known &k, int kind, uint64_t rank, uint64_t ab
 /* Counts that are none. */
 constexpr uint32_t unknown = ~0u, too_many = ~0u - 1;
 
+/* Whether a source is known not to have a token of this number. */
+__device__ inline bool is_past(uint32_t count, uint32_t token) {
+  return count != unknown && (count == too_many || token >= count);
+}
+
 __device__ inline uint32_t id_at(uint64_t four, uint32_t i) { return static_cast<uint32_t>(four >> (16 * i)) & 0xffff; }
 
-__device__ inline uint64_t *ids_of(const exchange &e, const table &all, place_of_token p) {
+#if MOE_IN_PLACE
+/* Packets whose loads a thread has in flight together. */
+constexpr uint32_t at_once = 4;
+
+__device__ inline const packet *ids_of(const exchange &e, const rushmem::team &t, const table &all, place_of_token p) {
+  const uint32_t ranks = static_cast<uint32_t>(t.n_pes());
+  return routing_of(e, ranks, all.round & 1, p.source) + 1 + size_t(p.token) * e.routing_words;
+}
+
+/* Of a packet that the block has seen. */
+__device__ inline uint64_t word_at(const table &all, const packet *slot) {
+  uint64_t four = ~uint64_t(0);
+  rushmem::test_packed(slot, all.round, &four);
+  return four;
+}
+#else
+constexpr uint32_t at_once = 1;
+
+__device__ inline const uint64_t *ids_of(const exchange &e, const rushmem::team &, const table &all, place_of_token p) {
   return all.ids + (p.source * e.max_tokens + p.token) * id_words(e);
 }
 
+__device__ inline uint64_t word_at(const table &, const uint64_t *word) { return *word; }
+#endif
+
+/* By the block: passes each word of the experts of `n` tokens of a source, from `p` on, to `take`. */
+template <typename Take>
+__device__ inline void each_word(const exchange &e, const rushmem::team &t, const table &all, place_of_token p, uint32_t n,
+                                 const Take &take) {
+  const auto *ids = ids_of(e, t, all, p);
+#if MOE_IN_PLACE
+  const uint32_t words = id_words(e);
+  for (uint32_t from = threadIdx.x; from < n * words; from += at_once * blockDim.x) {
+    uint64_t four[at_once];
+#pragma unroll
+    for (uint32_t j = 0; j < at_once; ++j) {
+      const uint32_t i = from + j * blockDim.x, token = i / words;
+      four[j] = i < n * words ? word_at(all, ids + size_t(token) * e.routing_words + (i - token * words)) : ~uint64_t(0);
+    }
+    /* A word past the end names no expert. */
+#pragma unroll
+    for (uint32_t j = 0; j < at_once; ++j) take(four[j]);
+  }
+#else
+  for (uint32_t i = threadIdx.x; i < n * id_words(e); i += blockDim.x) take(ids[i]);
+#endif
+}
+
 /* A word of a token's experts, once it has come. */
-__device__ inline void keep_word(known &k, uint64_t *to, uint64_t four, uint32_t number) {
-  *to = four;
+__device__ inline void keep_word(known &k, const table &all, uint32_t at, uint64_t four, uint32_t number) {
+  if (!MOE_IN_PLACE) all.ids[at] = four;
   for (uint32_t j = 0; j < 4; ++j) {
     if (id_at(four, j) == unheard) atomicMin(&k.wrong, number);
   }
@@ -67,8 +130,9 @@ __device__ inline void keep_word(known &k, uint64_t *to, uint64_t four, uint32_t
 
 /* How many tokens each source has, and their experts. Both are waited for at once, as the loads of a wait
  * take as long as the link: a thread polls a word that may never come, until its source's count says so. */
-__device__ inline void learn_routing(const exchange &e, const rushmem::team &t, uint64_t round, known &k, const table &all) {
-  const uint32_t ranks = static_cast<uint32_t>(t.n_pes()), words = id_words(e), set = round & 1;
+__device__ inline void learn_routing(const exchange &e, const rushmem::team &t, known &k, const table &all) {
+  const uint32_t ranks = static_cast<uint32_t>(t.n_pes()), words = id_words(e), set = all.round & 1;
+  const uint64_t round = all.round;
   volatile uint32_t *const counts = k.counts;
   for (uint32_t rank = threadIdx.x; rank < ranks; rank += blockDim.x) counts[rank] = unknown;
   if (threadIdx.x == 0) {
@@ -83,22 +147,39 @@ __device__ inline void learn_routing(const exchange &e, const rushmem::team &t, 
     counts[i] = said > e.max_tokens ? too_many : static_cast<uint32_t>(said);
   }
   const uint32_t each = e.max_tokens * words;
-  for (uint32_t i = threadIdx.x; i < ranks * each; i += blockDim.x) {
-    const uint32_t source = ranks == 1 ? 0 : i / each, at = i - source * each, token = words == 1 ? at : at / words;
-    const packet *slot = routing_of(e, ranks, set, source) + 1 + size_t(token) * e.routing_words + (at - token * words);
-    uint64_t four = 0;
-    bool has = rushmem::test_packed(slot, round, &four);
-    while (!has) {
-      const uint32_t n = counts[source];
-      if (n == unknown) {
-        has = rushmem::test_packed(slot, round, &four);
-        continue;
-      }
-      if (n == too_many || token >= n) break;
-      four = rushmem::wait_packed(slot, round);
-      has = true;
+  for (uint32_t from = threadIdx.x; from < ranks * each; from += at_once * blockDim.x) {
+    const packet *slots[at_once];
+    uint32_t sources[at_once], tokens[at_once];
+    uint64_t four[at_once];
+    bool has[at_once];
+#pragma unroll
+    for (uint32_t j = 0; j < at_once; ++j) {
+      const uint32_t i = from + j * blockDim.x;
+      const uint32_t source = ranks == 1 ? 0 : i / each, at = i - source * each, token = words == 1 ? at : at / words;
+      sources[j] = source;
+      tokens[j] = token;
+      four[j] = 0;
+      has[j] = false;
+      if (at_once > 1 && (i >= ranks * each || is_past(counts[source], token))) continue;
+      slots[j] = routing_of(e, ranks, set, source) + 1 + size_t(token) * e.routing_words + (at - token * words);
+      has[j] = rushmem::test_packed(slots[j], round, &four[j]);
     }
-    if (has) keep_word(k, all.ids + i, four, i / words);
+#pragma unroll
+    for (uint32_t j = 0; j < at_once; ++j) {
+      const uint32_t i = from + j * blockDim.x;
+      if (at_once > 1 && i >= ranks * each) break;
+      while (!has[j]) {
+        const uint32_t n = counts[sources[j]];
+        if (n == unknown) {
+          has[j] = rushmem::test_packed(slots[j], round, &four[j]);
+          continue;
+        }
+        if (n == too_many || tokens[j] >= n) break;
+        four[j] = rushmem::wait_packed(slots[j], round);
+        has[j] = true;
+      }
+      if (has[j]) keep_word(k, all, i, four[j], i / words);
+    }
   }
   __syncthreads();
   if (threadIdx.x == 0) {
@@ -143,19 +224,17 @@ __device__ inline void judge(const exchange &e, const rushmem::team &t, known &k
   static_cast<void>(all);
 #else
   __shared__ uint32_t first;
-  const uint32_t ranks = static_cast<uint32_t>(t.n_pes()), words = id_words(e);
+  const uint32_t ranks = static_cast<uint32_t>(t.n_pes());
   const bool can_fail = MOE_LAYOUT == 2 || e.capacity < ranks * e.max_tokens;
   if (!can_fail && !is_clerk()) return;
   for (uint32_t i = threadIdx.x; i < e.experts; i += blockDim.x) all.totals[i] = 0;
   __syncthreads();
   for (uint32_t rank = 0; rank < ranks; ++rank) {
-    const uint64_t *ids = ids_of(e, all, {rank, 0});
-    for (uint32_t i = threadIdx.x; i < (k.start[rank + 1] - k.start[rank]) * words; i += blockDim.x) {
-      const uint64_t four = ids[i];
+    each_word(e, t, all, {rank, 0}, k.start[rank + 1] - k.start[rank], [&](uint64_t four) {
       for (uint32_t j = 0; j < 4; ++j) {
         if (id_at(four, j) < unheard) atomicAdd(all.totals + id_at(four, j), 1u);
       }
-    }
+    });
   }
   __syncthreads();
   if (!can_fail) return;

@@ -47,13 +47,19 @@ impl<'t, 'w> AllToAll<'t, 'w> {
         let mut plan = Plan::new(config, ranks, far[0] != 0, world.device() != Device::Cpu)?;
         let memory = world.alloc_aligned::<u64>(plan.bytes().div_ceil(8), ALIGN)?;
         plan.place(memory.as_ptr().addr());
-        let source = Source::text(SOURCE).name("moe.cu");
-        let module = world.load(plan.options().into_iter().fold(source, Source::option))?;
-        let mut room = u64::MAX;
-        for call in Call::ALL {
-            let kernel = module.kernel(call.name())?;
-            room = room.min(kernel.max_blocks(plan.threads(), plan.most_shared_bytes())?);
-        }
+        let (module, room) = loop {
+            let source = Source::text(SOURCE).name("moe.cu");
+            let module = world.load(plan.options().into_iter().fold(source, Source::option))?;
+            let mut room = u64::MAX;
+            for call in Call::ALL {
+                let kernel = module.kernel(call.name())?;
+                room = room.min(kernel.max_blocks(plan.threads(), plan.most_shared_bytes())?);
+            }
+            if room > 0 || !plan.less_shared() {
+                break (module, room);
+            }
+            module.unload()?;
+        };
         let launch = Launch::new(plan.blocks(room)?, plan.threads());
         Ok(AllToAll { team, plan, memory, module, launch, turns: Turns::default() })
     }

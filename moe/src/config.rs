@@ -115,6 +115,7 @@ pub struct Config {
     pub(crate) few: Option<u32>,
     pub(crate) blocks: Option<u32>,
     pub(crate) threads: Option<u32>,
+    pub(crate) shared_routing: Option<u32>,
 }
 
 impl Config {
@@ -140,6 +141,7 @@ impl Config {
             few: None,
             blocks: None,
             threads: None,
+            shared_routing: None,
         }
     }
 
@@ -195,6 +197,14 @@ impl Config {
     /// Threads of a block, a multiple of 32.
     pub fn threads(self, threads: u32) -> Config {
         Config { threads: Some(threads), ..self }
+    }
+
+    /// Shared memory, in bytes, that a block which receives may take for a copy of the experts of all tokens
+    /// of all ranks, which it reads several times, and for its counts. Where that takes more, or the device
+    /// has less, it reads them in the memory in which they came, which takes longer and works for any number
+    /// of tokens. Unless it is said, as much as the device has; with 0 there is no copy. Ranks may differ.
+    pub fn shared_routing(self, bytes: u32) -> Config {
+        Config { shared_routing: Some(bytes), ..self }
     }
 
     /// Experts of a rank, of `ranks`: the last may have fewer.
@@ -326,10 +336,12 @@ impl Config {
                 self.threads.unwrap_or(0)
             ));
         }
-        let rows = u64::from(self.experts_a_rank(ranks)) * u64::from(self.rows(ranks));
-        if rows > i32::MAX as u64 {
+        let (rows, most) = (self.all_rows(ranks), i32::MAX);
+        if rows > most as u64 {
             return refused(format!(
-                "{rows} rows are more than their 32-bit numbers can say: lower the capacity"
+                "{ranks} ranks of {} tokens with top_k {} have {rows} rows of received tokens, more than {most}, \
+                 which their 32-bit numbers can say: lower max_tokens, or the capacity",
+                self.max_tokens, self.top_k
             ));
         }
         Ok(())

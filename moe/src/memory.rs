@@ -160,10 +160,12 @@ impl Config {
         Parts { offsets, bytes: end }
     }
 
-    /// Dynamic shared memory of a launch that receives: experts of all tokens, and counts.
-    pub(crate) fn shared_bytes(&self, ranks: u32) -> u64 {
-        let ids = u64::from(ranks) * u64::from(self.max_tokens) * u64::from(self.top_k.div_ceil(4)) * 8;
-        ids + (u64::from(self.experts_a_rank(ranks)) + u64::from(self.experts)) * 4
+    /// Dynamic shared memory of a launch that receives (`table_of` of `kernels/routing.h`): the experts of so
+    /// many tokens, which are all tokens of all ranks, or those that a block's warps take in a turn; and two
+    /// counts for each expert.
+    pub(crate) fn shared_bytes(&self, ranks: u32, tokens: u64) -> u64 {
+        let experts = u64::from(self.experts_a_rank(ranks)) + u64::from(self.experts);
+        tokens * u64::from(self.top_k.div_ceil(4)) * CARRIED + experts * 4
     }
 }
 

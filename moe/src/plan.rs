@@ -3,8 +3,10 @@
 //! Rust API, the Python package by the C ABI.
 //!
 //! A front end makes a [`Plan`], allocates its memory, zeroed, at a multiple of [`ALIGN`], loads its text,
-//! and asks how many [`blocks`](Plan::blocks) a launch has. Each [`Call`] is then a launch of its kernel in
-//! its [`Turns`], with a team and [`Plan::exchange`], and the call's structs behind these, by value.
+//! and asks how many [`blocks`](Plan::blocks) a launch has. Where the device has room for none it loads the
+//! text anew with the options for [`less_shared`](Plan::less_shared) memory. Each [`Call`] is then a launch
+//! of its kernel in its [`Turns`], with a team and [`Plan::exchange`], and the call's structs behind these,
+//! by value.
 
 use std::ffi::c_void;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -26,6 +28,8 @@ const GPU_SHAPE: (u32, u32) = (264, 256);
 const CPU_SHAPE: (u32, u32) = (3, 64);
 /// Bytes of shared memory of which a multiprocessor has no room for two.
 const LARGE: usize = 112 << 10;
+/// The most shared memory of a block that any device of today has (compute capability 9.0 and 10.0).
+const MOST_SHARED: u32 = 227 << 10;
 /// Packets, or as many bytes, that are a block's least share of a row: a warp's.
 const SHARE: u32 = 32;
 
@@ -38,6 +42,10 @@ pub struct Plan {
     /// Where its memory begins, once it has some.
     base: u64,
     bytes: u64,
+    far: bool,
+    on_gpu: bool,
+    /// Whether a block reads the experts of all tokens where they came, and has no copy in shared memory.
+    in_place: bool,
     most: u64,
     threads: u32,
     shared_bytes: usize,
@@ -51,20 +59,65 @@ impl Plan {
     /// [`Error::Invalid`] for a configuration that cannot be.
     pub fn new(config: Config, ranks: u32, far: bool, on_gpu: bool) -> Result<Plan> {
         config.check(ranks)?;
-        let (most, threads) = if on_gpu { GPU_SHAPE } else { CPU_SHAPE };
-        let shared_bytes = config.shared_bytes(ranks) as usize;
-        // A block that has a multiprocessor for itself has more warps.
-        let threads = config.threads.unwrap_or(if shared_bytes > LARGE { 2 * threads } else { threads });
         let parts = config.parts(ranks, far);
         let (exchange, bytes) = (parts.offsets, parts.bytes);
+        let mut plan = Plan {
+            config,
+            ranks,
+            exchange,
+            base: 0,
+            bytes,
+            far,
+            on_gpu,
+            in_place: false,
+            most: 0,
+            threads: 0,
+            shared_bytes: 0,
+        };
+        let most_shared = u64::from(config.shared_routing.unwrap_or(MOST_SHARED));
+        plan.in_place = config.shared_bytes(ranks, plan.tokens_of_all()) > most_shared;
+        plan.shape();
+        Ok(plan)
+    }
+
+    /// Tokens of all ranks, where each has as many as it may.
+    fn tokens_of_all(&self) -> u64 {
+        u64::from(self.ranks) * u64::from(self.config.max_tokens)
+    }
+
+    /// The shape of launches, for where a block has the experts of all tokens.
+    fn shape(&mut self) {
+        let (config, exchange) = (&self.config, &self.exchange);
+        let (most, few) = if self.on_gpu { GPU_SHAPE } else { CPU_SHAPE };
+        let (tokens, many) = (self.tokens_of_all(), 2 * few);
+        // A block that has a multiprocessor for itself has more warps. So has one that reads all tokens from
+        // memory: there are fewer of them then.
+        let copied = config.shared_bytes(self.ranks, tokens) as usize;
+        let threads = if self.in_place || copied > LARGE { many } else { few };
+        self.threads = config.threads.unwrap_or(threads);
+        let warps = self.threads / 32;
+        self.shared_bytes = match self.in_place {
+            true => config.shared_bytes(self.ranks, warps.into()) as usize,
+            false => copied,
+        };
         // More blocks than parts of rows have nothing to do, but for the one that counts.
-        let rows = u64::from(ranks) * u64::from(config.max_tokens);
-        let parts = rows * u64::from(exchange.row_words.max(exchange.unit_bytes / 8).div_ceil(SHARE));
-        let mut most = u64::from(config.blocks.unwrap_or(most)).min(parts + 1).min(u64::from(MOST_BLOCKS));
-        if far {
-            most = most.min(u64::from((MOST_WARPS_FAR / (threads / 32)).max(1)));
+        let parts = tokens * u64::from(exchange.row_words.max(exchange.unit_bytes / 8).div_ceil(SHARE));
+        self.most = u64::from(config.blocks.unwrap_or(most)).min(parts + 1).min(u64::from(MOST_BLOCKS));
+        if self.far {
+            self.most = self.most.min(u64::from((MOST_WARPS_FAR / warps).max(1)));
         }
-        Ok(Plan { config, ranks, exchange, base: 0, bytes, most, threads, shared_bytes })
+    }
+
+    /// Where the device has no room for a block: whether there are other [`options`](Plan::options), with
+    /// which it needs less shared memory, because it reads the experts of all tokens where they came. They
+    /// are this plan's from then on.
+    pub fn less_shared(&mut self) -> bool {
+        let copied = !self.in_place;
+        if copied {
+            self.in_place = true;
+            self.shape();
+        }
+        copied
     }
 
     /// Of the symmetric heap, in bytes.
@@ -90,7 +143,7 @@ impl Plan {
     /// The compiler's options for [`SOURCE`].
     pub fn options(&self) -> Vec<String> {
         // As many registers a thread as that leaves.
-        crate::source::options(&self.config, self.threads, (512 / self.threads).max(1))
+        crate::source::options(&self.config, self.threads, (512 / self.threads).max(1), self.in_place)
     }
 
     /// Bytes of dynamic shared memory of a call's launch.
@@ -111,14 +164,19 @@ impl Plan {
     /// the fewest, of [`threads`](Plan::threads) and [`most_shared_bytes`](Plan::most_shared_bytes).
     ///
     /// # Errors
-    /// [`Error::Invalid`] where that is none.
+    /// [`Error::Invalid`] where that is none: with [`less_shared`](Plan::less_shared) memory there may be
+    /// some.
     pub fn blocks(&self, room: u64) -> Result<u32> {
         if room == 0 {
-            let rows = u64::from(self.ranks) * u64::from(self.config.max_tokens);
             return Err(Error::Invalid(format!(
-                "{rows} tokens of all ranks with top_k {} need {} bytes of shared memory for a block of {} threads, \
-                 more than the device has: lower max_tokens",
-                self.config.top_k, self.shared_bytes, self.threads
+                "{} experts, {} of them on each of {} ranks, need {} bytes of shared memory for a block of {} \
+                 threads, more than the device has ({MOST_SHARED} at most): use fewer experts, more ranks, or \
+                 fewer threads",
+                self.config.experts,
+                self.config.experts_a_rank(self.ranks),
+                self.ranks,
+                self.shared_bytes,
+                self.threads
             )));
         }
         Ok(self.most.min(room) as u32)
@@ -308,3 +366,6 @@ impl Turn<'_> {
         *self.0 = self.1;
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -21,9 +21,10 @@ fn number(float: Float) -> u32 {
     }
 }
 
-/// Its macros for a configuration, and so many blocks of so many threads on a multiprocessor; types and
-/// layout are compiled in; sizes are not, so that few variants serve.
-pub(crate) fn options(config: &Config, threads: u32, blocks_each: u32) -> Vec<String> {
+/// Its macros for a configuration, and so many blocks of so many threads on a multiprocessor; types, layout
+/// and whether the experts of all tokens are read in place are compiled in; sizes are not, so that few
+/// variants serve.
+pub(crate) fn options(config: &Config, threads: u32, blocks_each: u32, in_place: bool) -> Vec<String> {
     let (cast, scales) = match config.payload {
         Payload::Cast(Fp8::E4m3, scales) => (1, scales),
         Payload::Cast(Fp8::E5m2, scales) => (2, scales),
@@ -42,6 +43,7 @@ pub(crate) fn options(config: &Config, threads: u32, blocks_each: u32) -> Vec<St
         ("Y", number(config.produced)),
         ("OUT", number(config.output)),
         ("LAYOUT", layout),
+        ("IN_PLACE", in_place.into()),
     ];
     macros.map(|(name, value)| format!("-DMOE_{name}={value}")).into()
 }

@@ -307,7 +307,7 @@ impl AllToAll {
             let mut on = std::ptr::null_mut();
             // SAFETY: a live handle, and a place for the answer.
             Failure::check(core.table, unsafe { (core.table.stream_default)(core.raw(), &mut on) })?;
-            let loaded = setup::load(&core, &plan)?;
+            let loaded = setup::load(&core, &mut plan)?;
             Ok((plan, memory, loaded, on as usize))
         })?;
         let (plan, memory) = (Mutex::new(plan), Mutex::new(Some(memory)));

@@ -23,6 +23,8 @@ pub(crate) struct Case {
     pub(crate) rounded: bool,
     pub(crate) few: u32,
     pub(crate) routing: Routing,
+    pub(crate) shared_routing: Option<u32>,
+    pub(crate) threads: Option<u32>,
 }
 
 impl Case {
@@ -40,6 +42,8 @@ impl Case {
             rounded: false,
             few: max_tokens / 2,
             routing: Routing::Any(7),
+            shared_routing: None,
+            threads: None,
         }
     }
     pub(crate) fn config(&self) -> Config {
@@ -49,6 +53,8 @@ impl Case {
             .layout(self.layout)
             .few(self.few);
         let config = if self.rounded { config.rounded_sums() } else { config };
+        let config = self.shared_routing.map_or(config, |bytes| config.shared_routing(bytes));
+        let config = self.threads.map_or(config, |threads| config.threads(threads));
         if self.weighted {
             config
         } else {

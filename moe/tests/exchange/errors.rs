@@ -40,10 +40,14 @@ fn a_round_over_capacity_is_refused_by_name() {
         let mut rng = Rng(seed(world));
         let team = world.team();
         // Seven tokens, all for one expert, which has room for six; nine, which take twelve rows, of eight.
-        for (layout, capacity, middle, count) in
-            [(Layout::ExpertMajor, 6, 0, 7), (Layout::Flat { align: 4 }, 8, 2, 12)]
-        {
-            let case = Case { routing: Routing::Same, layout, ..Case::new(4, 64, 6, 1) };
+        let (major, flat) = (Layout::ExpertMajor, Layout::Flat { align: 4 });
+        for (layout, capacity, middle, count, shared_routing) in [
+            (major, 6, 0, 7, None),
+            (flat, 8, 2, 12, None),
+            (major, 6, 0, 7, Some(0)),
+            (flat, 8, 2, 12, Some(0)),
+        ] {
+            let case = Case { routing: Routing::Same, layout, shared_routing, ..Case::new(4, 64, 6, 1) };
             let bench = Bench::of(&team, case, case.config().capacity(capacity));
             let seed = rng.next();
             let all = bench.draw(seed, |_, _| 0);
@@ -68,19 +72,21 @@ fn too_many_tokens_and_unknown_experts_are_refused_by_name() {
     testing::run(2, |world| {
         let mut rng = Rng(seed(world));
         let team = world.team();
-        let bench = Bench::new(&team, Case::new(4, 64, 6, 2));
-        let seed = rng.next();
-        let mut all = bench.draw(seed, |_, _| 4);
-        all[1].n = 5;
-        assert_eq!(
-            refused(world, &bench, &all, seed),
-            Why::TooManyTokens { rank: 1, count: 5, max_tokens: 4 }
-        );
-        all[1].n = 4;
-        all[0].experts[2 * 2 + 1] = 6;
-        all[1].experts[0] = i32::MAX;
-        assert_eq!(refused(world, &bench, &all, seed), Why::NoSuchExpert { rank: 0, token: 2 });
-        bench.free();
+        for shared_routing in [None, Some(0)] {
+            let bench = Bench::new(&team, Case { shared_routing, ..Case::new(4, 64, 6, 2) });
+            let seed = rng.next();
+            let mut all = bench.draw(seed, |_, _| 4);
+            all[1].n = 5;
+            assert_eq!(
+                refused(world, &bench, &all, seed),
+                Why::TooManyTokens { rank: 1, count: 5, max_tokens: 4 }
+            );
+            all[1].n = 4;
+            all[0].experts[2 * 2 + 1] = 6;
+            all[1].experts[0] = i32::MAX;
+            assert_eq!(refused(world, &bench, &all, seed), Why::NoSuchExpert { rank: 0, token: 2 });
+            bench.free();
+        }
     });
 }
 
@@ -134,34 +140,44 @@ fn calls_out_of_turn_and_bad_arguments_are_refused() {
 }
 
 /// Rank 1 is out: it makes no calls, and the others go on without its experts.
+fn without_a_rank(world: &World, case: Case) {
+    let mut rng = Rng(seed(world));
+    let team = world.team();
+    let mut bench = Bench::new(&team, case);
+    let stream = world.stream().unwrap();
+    for round in 0..6 {
+        let seed = rng.next();
+        let mut all = bench.draw(seed, |rng, _| rng.below(5) as usize);
+        if round == 3 && bench.me != 1 {
+            bench.exchange.set_absent(&[false, true, false]).unwrap();
+        }
+        if round >= 3 {
+            all[1] = Drawn::default();
+            for expert in all.iter_mut().flat_map(|drawn| &mut drawn.experts) {
+                *expert = if *expert / 2 == 1 { -1 } else { *expert };
+            }
+            if bench.me == 1 {
+                continue;
+            }
+        }
+        bench.round(&stream, seed, &all, Halves::Whole, || Duration::ZERO);
+    }
+    assert!(bench.exchange.set_absent(&[false; 2]).is_err());
+    stream.destroy().unwrap();
+    bench.free();
+}
+
 #[test]
 fn ranks_that_are_out_are_not_waited_for() {
+    testing::run(3, |world| without_a_rank(world, Case::new(4, 64, 6, 2)));
+}
+
+#[test]
+fn ranks_that_are_out_are_not_waited_for_in_place() {
     testing::run(3, |world| {
-        let mut rng = Rng(seed(world));
-        let team = world.team();
-        let case = Case::new(4, 64, 6, 2);
-        let mut bench = Bench::new(&team, case);
-        let stream = world.stream().unwrap();
-        for round in 0..6 {
-            let seed = rng.next();
-            let mut all = bench.draw(seed, |rng, _| rng.below(5) as usize);
-            if round == 3 && bench.me != 1 {
-                bench.exchange.set_absent(&[false, true, false]).unwrap();
-            }
-            if round >= 3 {
-                all[1] = Drawn::default();
-                for expert in all.iter_mut().flat_map(|drawn| &mut drawn.experts) {
-                    *expert = if *expert / 2 == 1 { -1 } else { *expert };
-                }
-                if bench.me == 1 {
-                    continue;
-                }
-            }
-            bench.round(&stream, seed, &all, Halves::Whole, || Duration::ZERO);
+        for layout in [Layout::ExpertMajor, Layout::RankMajor, Layout::Flat { align: 4 }] {
+            without_a_rank(world, Case { layout, shared_routing: Some(0), ..Case::new(4, 64, 6, 2) });
         }
-        assert!(bench.exchange.set_absent(&[false; 2]).is_err());
-        stream.destroy().unwrap();
-        bench.free();
     });
 }
 

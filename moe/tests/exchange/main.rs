@@ -3,6 +3,7 @@
 mod bench;
 mod errors;
 mod groups;
+mod large;
 mod model;
 mod queued;
 

@@ -18,8 +18,14 @@ fn rounds_that_are_queued_keep_apart() {
         let mut rng = Rng(seed(world));
         let team = world.team();
         let (ranks, me) = (team.n_pes() as usize, team.my_pe() as usize);
-        for layout in [Layout::ExpertMajor, Layout::Flat { align: 1 }] {
-            let case = Case { layout, few: 2, ..Case::new(5, 64, 7, 3) };
+        let kinds = [
+            (Layout::ExpertMajor, None),
+            (Layout::Flat { align: 1 }, None),
+            // Packets of routing are read in place while the next rounds' come.
+            (Layout::Flat { align: 1 }, Some(0)),
+        ];
+        for (layout, shared_routing) in kinds {
+            let case = Case { layout, few: 2, shared_routing, ..Case::new(5, 64, 7, 3) };
             let (t, hidden, k) = (5, 64, 3);
             let payload = Payload::Floats(Float::Bf16);
             let drawn: Vec<Vec<_>> = (0..ROUNDS)

@@ -78,7 +78,18 @@ pub(super) fn is_far(core: &Core, team: usize, members: &[i32]) -> Result<bool, 
 }
 
 /// Loads the kernels: the module, its kernels in the order of `Call::ALL`, and the blocks of a launch.
-pub(super) fn load(core: &Core, plan: &Plan) -> Result<(usize, [usize; 6], u32), Failure> {
+pub(super) fn load(core: &Core, plan: &mut Plan) -> Result<(usize, [usize; 6], u32), Failure> {
+    let (mut module, mut kernels, mut room) = compile(core, plan)?;
+    if room == 0 && plan.less_shared() {
+        // SAFETY: a live module of which no kernel runs.
+        Failure::check(core.table, unsafe { (core.table.module_unload)(module as *mut _) })?;
+        (module, kernels, room) = compile(core, plan)?;
+    }
+    Ok((module, kernels, plan.blocks(room).map_err(said)?))
+}
+
+/// The module and its kernels, and of how many blocks the device has room for all of them.
+fn compile(core: &Core, plan: &Plan) -> Result<(usize, [usize; 6], u64), Failure> {
     let (t, options) = (core.table, plan.options());
     let options: Vec<_> = options.into_iter().map(|one| CString::new(one).expect("no NUL")).collect();
     let list: Vec<_> = options.iter().map(|one| one.as_ptr()).collect();
@@ -99,5 +110,5 @@ pub(super) fn load(core: &Core, plan: &Plan) -> Result<(usize, [usize; 6], u32),
         })?;
         (kernels[i], room) = (kernel as usize, room.min(most));
     }
-    Ok((module as usize, kernels, plan.blocks(room).map_err(said)?))
+    Ok((module as usize, kernels, room))
 }

@@ -1,0 +1,53 @@
+//! Where experts are copied and where they are read in place, and what is refused.
+
+use super::*;
+
+fn is_in_place(plan: &Plan) -> bool {
+    plan.options().contains(&"-DMOE_IN_PLACE=1".to_string())
+}
+
+#[test]
+fn experts_are_copied_as_long_as_shared_memory_has_room_for_them() {
+    for (ranks, max_tokens, in_place) in
+        [(2, 4096, false), (4, 3500, false), (4, 4096, true), (8, 1750, false), (8, 8192, true)]
+    {
+        for layout in [Layout::ExpertMajor, Layout::RankMajor, Layout::Flat { align: 128 }] {
+            let config = Config::new(max_tokens, 7168, 256, 8).layout(layout);
+            let plan = Plan::new(config, ranks, false, true).unwrap();
+            assert_eq!(is_in_place(&plan), in_place, "{ranks} ranks of {max_tokens} tokens, {layout:?}");
+            assert!(plan.most_shared_bytes() <= MOST_SHARED as usize);
+            assert_eq!(plan.blocks(1).unwrap(), 1);
+        }
+    }
+}
+
+#[test]
+fn a_device_with_less_shared_memory_is_given_other_options_once() {
+    let config = Config::new(4096, 7168, 256, 8);
+    let mut plan = Plan::new(config, 2, false, true).unwrap();
+    assert_eq!((plan.shared_bytes(Call::Dispatch), is_in_place(&plan)), (2 * 4096 * 16 + 384 * 4, false));
+    assert!(plan.less_shared() && is_in_place(&plan));
+    assert_eq!(plan.shared_bytes(Call::Dispatch), plan.threads() as usize / 32 * 16 + 384 * 4);
+    assert!(!plan.less_shared());
+    let exact = config.shared_routing(2 * 4096 * 16 + 384 * 4);
+    assert!(!is_in_place(&Plan::new(exact, 2, false, true).unwrap()));
+    let less = config.shared_routing(2 * 4096 * 16 + 384 * 4 - 1);
+    assert!(is_in_place(&Plan::new(less, 2, false, true).unwrap()));
+}
+
+#[test]
+fn what_is_too_large_is_refused_with_its_numbers() {
+    let plan = Plan::new(Config::new(8, 64, 65534, 8).shared_routing(0), 2, false, true).unwrap();
+    let error = plan.blocks(0).unwrap_err().to_string();
+    for part in ["65534 experts", "32767 of them", "393460 bytes", "232448 at most", "fewer experts"] {
+        assert!(error.contains(part), "{part}: {error}");
+    }
+    let error = Plan::new(Config::new(65536, 64, 65534, 8), 256, false, true).err().unwrap().to_string();
+    for part in ["256 ranks", "65536 tokens", "4294967296 rows", "2147483647", "lower max_tokens"] {
+        assert!(error.contains(part), "{part}: {error}");
+    }
+    // Rows are those of all experts in the flat layout, and those of all sources in the rank-major one.
+    for layout in [Layout::Flat { align: 1 }, Layout::RankMajor] {
+        Plan::new(Config::new(65536, 64, 4096, 8).layout(layout), 2, false, true).unwrap();
+    }
+}
