@@ -16,6 +16,7 @@ mod order;
 mod packed;
 mod queue;
 mod queue_choice;
+mod relays;
 mod rma;
 mod staged;
 mod storm;

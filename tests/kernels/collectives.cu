@@ -316,6 +316,14 @@ __device__ uint64_t bytes_of(uint64_t random, uint64_t size, const rushmem::team
   }
   return bytes > most ? size % most : bytes;
 }
+/* The same of a step of any collective whose arrays have `room`. Between three PEs and more, a third of the
+ * broadcasts are so large that they go by relays. */
+__device__ uint64_t bytes_of_step(const step &s, int what, size_t least_relayed, uint64_t room) {
+  const uint64_t random = mix(s.seed, 1), size = mix(s.seed, 2), members = static_cast<uint64_t>(s.team.n_pes());
+  if (what != 0) return bytes_of(random, size, s.team, room / members / 16 * 16);
+  const uint64_t relayed = members < 3 ? room : least_relayed / (members - 2) * (16 + size % 3) / 16;
+  return (random >> 48) % 3 == 0 && relayed < room ? relayed + size / 3 % 24 : bytes_of(random, size, s.team, room / 16 * 16);
+}
 
 #if !defined(COLLECTIVES_OF_GRID)
 /* This block's steps, in the slot set that `team` has been given. Members have the same seed. */
@@ -328,15 +336,14 @@ __device__ void random_steps(uint64_t *report, const rushmem::team &team, const 
   const uint64_t members = static_cast<uint64_t>(s.team.n_pes());
   s.blocks = nullptr;
   s.received = reinterpret_cast<size_t *>(s.src + a.room - 512);
-  const uint64_t most = (a.room - 576) / members / 16 * 16;
   for (int i = 0; i < a.steps; ++i) {
     s.seed = mix(seed, static_cast<uint64_t>(i));
-    const uint64_t random = mix(s.seed, 1), bytes = bytes_of(random, mix(s.seed, 2), team, most);
+    const uint64_t random = mix(s.seed, 1);
     const int what = static_cast<int>((random >> 8) % 12);
     s.root = static_cast<int>((random >> 16) % members);
     s.in_place = (random >> 24) % 3 == 0;
     s.scope = a.scope == 3 ? static_cast<int>(mix(s.seed, static_cast<uint64_t>(s.team.my_pe()) + 99) % 3) : a.scope;
-    any(s, what, random >> 32, bytes);
+    any(s, what, random >> 32, bytes_of_step(s, what, rushmem::impl::least_relayed, a.room - 640));
     if (report[0] != 0) return;
   }
 }
@@ -358,7 +365,7 @@ extern "C" __global__ void collectives_grid(uint64_t *report, rushmem::team team
   s.src = reinterpret_cast<char *>(a.src);
   s.blocks = reinterpret_cast<uint64_t *>(s.src + a.room - 1024);
   s.received = reinterpret_cast<size_t *>(s.src + a.room - 512);
-  const uint64_t members = static_cast<uint64_t>(s.team.n_pes()), most = (a.room - 1088) / members / 16 * 16;
+  const uint64_t members = static_cast<uint64_t>(s.team.n_pes());
   for (int i = 0; i < a.steps; ++i) {
     s.seed = mix(a.seed, static_cast<uint64_t>(i));
     const uint64_t random = mix(s.seed, 1), kind = mix(s.seed, 3) % 8;
@@ -366,7 +373,8 @@ extern "C" __global__ void collectives_grid(uint64_t *report, rushmem::team team
     s.in_place = (random >> 24) % 3 == 0;
     s.scope = kind < 4 ? SCOPE_GRID : SCOPE_GRID_PARTS;
     if (kind > 5) s.scope = static_cast<int>(mix(s.seed, static_cast<uint64_t>(s.team.my_pe()) + 99) % 3);
-    any(s, static_cast<int>((random >> 8) % 12), random >> 32, bytes_of(random, mix(s.seed, 2), s.team, most));
+    const int what = static_cast<int>((random >> 8) % 12);
+    any(s, what, random >> 32, bytes_of_step(s, what, rushmem::impl::least_relayed_of_grid, a.room - 1152));
     s.meet();
     if (report[0] != 0) return;
     s.meet();

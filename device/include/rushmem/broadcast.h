@@ -4,6 +4,7 @@
 
 #include <rushmem/impl/coll/direct.h>
 #include <rushmem/impl/coll/exchange.h>
+#include <rushmem/impl/coll/relay.h>
 #include <rushmem/impl/coll/small.h>
 #include <rushmem/impl/coll/staged.h>
 
@@ -111,11 +112,16 @@ RUSHMEM_DEVICE void broadcast_direct(call<Scope> &c, T *dst, const T *src, size_
 template <typename Scope, typename T> RUSHMEM_OUTLINED void broadcast_any(team t, T *dst, const T *src, size_t n, int root) {
   const bool staged = is_staged<Scope>(t, n * sizeof(T));
   const bool direct = !staged && is_large_to_write<Scope>(t, n * sizeof(T)) && is_symmetric(dst, n * sizeof(T));
-  call<Scope> c(t, tag_of(RUSHMEM_COLLECTIVE_BROADCAST, n * sizeof(T), static_cast<uint64_t>(root) * 2 + direct));
-  if (staged) {
-    broadcast_staged<unit_of<T>::value>(c, reinterpret_cast<char *>(dst), reinterpret_cast<const char *>(src), n * sizeof(T),
-                                        root);
-  } else if (direct) broadcast_direct(c, dst, src, n, root);
+  const uint64_t tag = tag_of(RUSHMEM_COLLECTIVE_BROADCAST, n * sizeof(T), static_cast<uint64_t>(root) * 2 + direct);
+  char *const to = reinterpret_cast<char *>(dst);
+  const char *const from = reinterpret_cast<const char *>(src);
+  /* What this follows from is in the tag: the size, `direct`, and of a grid the number of blocks. */
+  if (direct && is_relayed<Scope>(t, n * sizeof(T))) {
+    return broadcast_by_relays<Scope, unit_of<T>::value>(t, tag, to, from, n * sizeof(T), root);
+  }
+  call<Scope> c(t, tag);
+  if (staged) broadcast_staged<unit_of<T>::value>(c, to, from, n * sizeof(T), root);
+  else if (direct) broadcast_direct(c, dst, src, n, root);
   else if constexpr (call<Scope>::blocks) broadcast_by_blocks(c, dst, src, n, root);
   else broadcast_packets(c, dst, src, n, root);
   c.end();

@@ -62,7 +62,8 @@ pub(crate) fn algorithm(collective: &str) -> &'static str {
         "inscan" | "exscan" => "packets",
         "reduce" => "packets to all; larger: staging memory; large: each member combines its share and writes it to all",
         "reducescatter" => "packets; larger: staging memory; large: each member reads and combines its own block",
-        "alltoall" | "fcollect" | "broadcast" => "packets; larger: staging memory; large: stores into the members' arrays",
+        "broadcast" => "packets; larger: staging memory; large: the root writes to all, or a part to each, which passes it on",
+        "alltoall" | "fcollect" => "packets; larger: staging memory; large: stores into the members' arrays",
         _ => "packets; large: stores into the members' arrays",
     }
 }
