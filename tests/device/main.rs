@@ -12,6 +12,7 @@ mod collectives;
 mod faults;
 mod features;
 mod groups;
+mod held;
 mod order;
 mod packed;
 mod queue;

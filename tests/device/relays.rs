@@ -6,8 +6,6 @@ use crate::*;
 const RELAYS: &str = kernels!("relays.cu");
 const GRID: i32 = 4;
 const GRID_PARTS: i32 = 5;
-/// A scope of each PE's own: thread, warp or block.
-const MIXED: i32 = 3;
 
 /// `relays_args` of relays.cu.
 #[derive(Clone, Copy)]
@@ -47,21 +45,6 @@ fn calls(room: usize, shapes: &[(u32, u32, i32, u32, u32)]) {
             bench.run("relays", Launch::new(blocks, threads), (&bench.report, &world.team(), ByValue(args)));
         }
     });
-}
-
-#[test]
-fn large_broadcasts_of_a_block_and_less() {
-    calls(
-        (1 << 20) + 4096,
-        &[
-            (1, 64, BLOCK, 0, 0),
-            (1, 70, BLOCK, 0, 0),
-            (1, 1, BLOCK, 1, 0),
-            (1, 33, WARP, 0, 0),
-            (1, 1, THREAD, 0, 0),
-            (1, 64, MIXED, 0, 0),
-        ],
-    );
 }
 
 #[test]

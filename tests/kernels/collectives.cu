@@ -316,12 +316,12 @@ __device__ uint64_t bytes_of(uint64_t random, uint64_t size, const rushmem::team
   }
   return bytes > most ? size % most : bytes;
 }
-/* The same of a step of any collective whose arrays have `room`. Between three PEs and more, a third of the
- * broadcasts are so large that they go by relays. */
-__device__ uint64_t bytes_of_step(const step &s, int what, size_t least_relayed, uint64_t room) {
+/* The same of a step of any collective whose arrays have `room`. Between three PEs and more, a third of a
+ * grid's broadcasts are so large that they go by relays, where there is room. */
+__device__ uint64_t bytes_of_step(const step &s, int what, uint64_t room) {
   const uint64_t random = mix(s.seed, 1), size = mix(s.seed, 2), members = static_cast<uint64_t>(s.team.n_pes());
   if (what != 0) return bytes_of(random, size, s.team, room / members / 16 * 16);
-  const uint64_t relayed = members < 3 ? room : least_relayed / (members - 2) * (16 + size % 3) / 16;
+  const uint64_t relayed = members < 3 ? room : rushmem::impl::least_relayed / (members - 2) * (16 + size % 3) / 16;
   return (random >> 48) % 3 == 0 && relayed < room ? relayed + size / 3 % 24 : bytes_of(random, size, s.team, room / 16 * 16);
 }
 
@@ -343,7 +343,7 @@ __device__ void random_steps(uint64_t *report, const rushmem::team &team, const 
     s.root = static_cast<int>((random >> 16) % members);
     s.in_place = (random >> 24) % 3 == 0;
     s.scope = a.scope == 3 ? static_cast<int>(mix(s.seed, static_cast<uint64_t>(s.team.my_pe()) + 99) % 3) : a.scope;
-    any(s, what, random >> 32, bytes_of_step(s, what, rushmem::impl::least_relayed, a.room - 640));
+    any(s, what, random >> 32, bytes_of_step(s, what, a.room - 640));
     if (report[0] != 0) return;
   }
 }
@@ -374,100 +374,10 @@ extern "C" __global__ void collectives_grid(uint64_t *report, rushmem::team team
     s.scope = kind < 4 ? SCOPE_GRID : SCOPE_GRID_PARTS;
     if (kind > 5) s.scope = static_cast<int>(mix(s.seed, static_cast<uint64_t>(s.team.my_pe()) + 99) % 3);
     const int what = static_cast<int>((random >> 8) % 12);
-    any(s, what, random >> 32, bytes_of_step(s, what, rushmem::impl::least_relayed_of_grid, a.room - 1152));
+    any(s, what, random >> 32, bytes_of_step(s, what, a.room - 1152));
     s.meet();
     if (report[0] != 0) return;
     s.meet();
-  }
-}
-
-/* What each member sends to each in `collectives_held`: checked, and kept nowhere. */
-struct as_sent {
-  uint64_t *report;
-  uint64_t base;
-  int me;
-  template <bool> __device__ void take(int member, size_t, uint64_t word_) {
-    CHECK_EQ(report, word_, base + static_cast<uint64_t>(member * 8 + me), static_cast<uint64_t>(member));
-  }
-  template <bool> __device__ void done(size_t) {}
-};
-
-/* An exchange in which PE 1 is held between its packet for PE 2 and the one for PE 0, so that PE 0 does not
- * come to look at PE 2's. Meanwhile PE 2, which has heard from both, makes three broadcasts, for which there
- * is room, and then comes to an exchange whose packets take the places of the first one's. It must wait until
- * all have ended that. */
-extern "C" __global__ void collectives_held(uint64_t *report, uint64_t *flag, uint64_t *data) {
-  const rushmem::team t = rushmem::world();
-  const int me = t.my_pe();
-  for (int part = 0; part < 2; ++part) {
-    rushmem::impl::call<rushmem::thread> c(t, rushmem::impl::tag_of(RUSHMEM_COLLECTIVE_ALLTOALL, 77, part));
-    if (part == 1 && me == 2) rushmem::p(flag, 1, 1);
-    const uint64_t base = 100 * (static_cast<uint64_t>(part) + 1);
-    const auto word = [=](int member, size_t) {
-      if (part == 0 && me == 1 && member == 0) {
-        rushmem::wait_until(flag, rushmem::cmp::ge, 1);
-        const uint64_t since = rushmem::impl::now_ns();
-        while (rushmem::impl::now_ns() - since < 200000000) rushmem::impl::pause(false);
-      }
-      return base + static_cast<uint64_t>(me * 8 + member);
-    };
-    rushmem::impl::exchange(c, 1, rushmem::impl::words_of_each(word), as_sent{report, base, me});
-    c.end();
-    for (uint64_t i = 1; part == 0 && i < 4; ++i) {
-      if (me == 2) *data = i;
-      rushmem::broadcast<rushmem::thread>(t, data, data, 1, 2);
-      CHECK_EQ(report, *data, i, i);
-    }
-  }
-}
-
-/* Three calls through staging memory. In the first PE 1 is held between its meeting and what it takes out.
- * Meanwhile PE 0 makes a broadcast, for which it needs nobody, and comes to the second call, whose data takes
- * the places of the first one's. It must wait until PE 1 has ended that. Before the third comes a call of one
- * block in several chunks. */
-extern "C" __global__ void collectives_staged_held(uint64_t *report, uint64_t *flag, uint64_t *data, uint64_t *dst,
-                                                   uint64_t *src, size_t n) {
-  using namespace rushmem::impl;
-  const rushmem::team t = rushmem::world();
-  const int me = t.my_pe(), members = t.n_pes();
-  const auto value = [](int part, int from, size_t i) { return mix(1000 * static_cast<uint64_t>(part * 8 + from), i); };
-  for (int part = 0; part < 3; ++part) {
-    for (size_t i = threadIdx.x; i < n; i += blockDim.x) src[i] = value(part, me, i);
-    __syncthreads();
-    {
-      call<rushmem::grid_parts> c(t, tag_of(RUSHMEM_COLLECTIVE_ALLTOALL, 78, static_cast<uint64_t>(part)));
-      const uint64_t phase = c.next;
-      if (part == 1 && me == 0 && threadIdx.x == 0) rushmem::p(flag, 1, 1);
-      send_staged<8>(c, reinterpret_cast<const char *>(src), 0, n * 8, nullptr);
-      c.meet();
-      if (part == 0 && me == 1) {
-        rushmem::wait_until(flag, rushmem::cmp::ge, 1);
-        const uint64_t since = now_ns();
-        while (now_ns() - since < 200000000) pause(false);
-      }
-      for (int s = 1; s < members; ++s) {
-        take_staged<8>(c, reinterpret_cast<char *>(dst + static_cast<size_t>(c.right(s)) * n), phase, c.right(s), n * 8);
-      }
-      c.end();
-    }
-    for (int from = 0; from < members; ++from) {
-      for (size_t i = threadIdx.x; from != me && i < n; i += blockDim.x) {
-        CHECK_EQ(report, dst[static_cast<size_t>(from) * n + i], value(part, from, i), i);
-      }
-    }
-    __syncthreads();
-    if (part == 0) {
-      if (me == 0 && threadIdx.x == 0) *data = 7;
-      __syncthreads();
-      rushmem::broadcast<rushmem::block>(t, data, data, 1, 0);
-      CHECK_EQ(report, *data, 7, 0);
-    } else if (part == 1) {
-      const uint64_t base = 500;
-      call<rushmem::block> c(t, tag_of(RUSHMEM_COLLECTIVE_ALLTOALL, 79, 0));
-      const auto word = [=](int member, size_t) { return base + static_cast<uint64_t>(me * 8 + member); };
-      exchange(c, 3 * static_cast<size_t>(c.room), words_of_each(word), as_sent{report, base, me});
-      c.end();
-    }
   }
 }
 

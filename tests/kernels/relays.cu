@@ -11,7 +11,7 @@ struct relays_args {
   uint64_t *words;          /* 1024 words, zero: where blocks meet, and what small calls have */
   uint64_t room, seed;
   int steps;
-  int scope; /* 3: thread, warp or block, each PE its own */
+  int scope; /* SCOPE_GRID or SCOPE_GRID_PARTS */
   unsigned set;
   unsigned packets; /* of the slot set, if not 0: a grid's blocks beyond them are idle */
 };
@@ -42,19 +42,15 @@ struct relay_call {
 
   template <typename Call> __device__ void at_scope(Call call) const {
     if (scope == SCOPE_GRID) return call(rushmem::grid{});
-    if (scope == SCOPE_GRID_PARTS) call(rushmem::grid_parts{});
-    else if (scope == SCOPE_BLOCK) call(rushmem::block{});
-    else if (scope == SCOPE_WARP && threadIdx.x < 32) call(rushmem::warp{});
-    else if (scope == SCOPE_THREAD && threadIdx.x == 0) call(rushmem::thread{});
+    call(rushmem::grid_parts{});
     meet();
   }
 
   /* Bytes at a limit, and whether they are enough for relays. */
-  template <typename Scope> __device__ uint64_t limit() const {
-    constexpr bool blocks = rushmem::impl::has_blocks<Scope>::value;
-    const uint64_t members = static_cast<uint64_t>(team.n_pes()), channels = rushmem::impl::channels_at<Scope>(team);
-    const uint64_t least = (blocks ? rushmem::impl::least_relayed_of_grid : rushmem::impl::least_relayed) / (members - 2);
-    const uint64_t unit = blocks ? rushmem::impl::bytes_of_chunks_of_grid : rushmem::impl::bytes_of_chunks;
+  __device__ uint64_t limit() const {
+    const uint64_t members = static_cast<uint64_t>(team.n_pes());
+    const uint64_t channels = rushmem::impl::call<rushmem::grid>::channels_of(team);
+    const uint64_t least = rushmem::impl::least_relayed / (members - 2), unit = rushmem::impl::bytes_of_chunks;
     const uint64_t line = 128 * channels * (members - 1);
     uint64_t chunks = 1;
     switch (random(1) % 8) {
@@ -72,7 +68,7 @@ struct relay_call {
   __device__ uint64_t word_of(int member, uint64_t i) const { return mix(mix(seed, static_cast<uint64_t>(member) + 9), i); }
 
   template <typename T> __device__ void large() const {
-    uint64_t bytes = scope == SCOPE_GRID || scope == SCOPE_GRID_PARTS ? limit<rushmem::grid>() : limit<rushmem::block>();
+    uint64_t bytes = limit();
     uint64_t n = bytes / sizeof(T) + random(3) % 3 - 1;
     if (n * sizeof(T) + 2 * margin + 72 > a.room) n = (a.room - 2 * margin - 72) / sizeof(T);
     bytes = n * sizeof(T);
@@ -153,7 +149,6 @@ extern "C" __global__ void relays(uint64_t *report, rushmem::team world, relays_
   for (int i = 0; i < a.steps; ++i) {
     const uint64_t seed = mix(a.seed, static_cast<uint64_t>(i));
     relay_call c{report, team, a, seed, a.scope, static_cast<int>((a.seed + static_cast<uint64_t>(i)) % static_cast<uint64_t>(n))};
-    if (a.scope == 3) c.scope = static_cast<int>(mix(seed, static_cast<uint64_t>(team.my_pe()) + 99) % 3);
     switch (c.random(0) % 5) {
       case 0: c.large<unsigned char>(); break;
       case 1: c.large<three_bytes>(); break;

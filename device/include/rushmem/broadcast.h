@@ -115,9 +115,11 @@ template <typename Scope, typename T> RUSHMEM_OUTLINED void broadcast_any(team t
   const uint64_t tag = tag_of(RUSHMEM_COLLECTIVE_BROADCAST, n * sizeof(T), static_cast<uint64_t>(root) * 2 + direct);
   char *const to = reinterpret_cast<char *>(dst);
   const char *const from = reinterpret_cast<const char *>(src);
-  /* What this follows from is in the tag: the size, `direct`, and of a grid the number of blocks. */
-  if (direct && is_relayed<Scope>(t, n * sizeof(T))) {
-    return broadcast_by_relays<Scope, unit_of<T>::value>(t, tag, to, from, n * sizeof(T), root);
+  if constexpr (call<Scope>::blocks) {
+    /* What this follows from is in the tag: the size, `direct`, and the number of blocks. */
+    if (direct && is_relayed<Scope>(t, n * sizeof(T))) {
+      return broadcast_by_relays<Scope, unit_of<T>::value>(t, tag, to, from, n * sizeof(T), root);
+    }
   }
   call<Scope> c(t, tag);
   if (staged) broadcast_staged<unit_of<T>::value>(c, to, from, n * sizeof(T), root);

@@ -1,5 +1,5 @@
-//! Exchanges whose experts shared memory has no copy of, because they do not fit or may not: blocks read them in
-//! the packets in which they came. What is large in them is made small by `Config::shared_routing`.
+//! Exchanges whose experts shared memory has no copy of, because they do not fit or may not: blocks read them
+//! in the packets in which they came. What is large in them is made small by `Config::shared_routing`.
 
 use std::time::Duration;
 
@@ -30,7 +30,8 @@ fn every_kind_in_place() {
     });
 }
 
-/// More words than a block asks for at once, tokens of several turns of its warps, of one word and of several.
+/// More words than a block asks for at once, tokens of several turns of its warps, of one word and of
+/// several.
 #[test]
 fn more_tokens_than_a_block_has_threads_in_place() {
     testing::pes(3).timeout(Duration::from_secs(120)).run(|world| {

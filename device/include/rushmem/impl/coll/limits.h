@@ -55,13 +55,12 @@ template <typename Scope> RUSHMEM_DEVICE bool is_large_to_write(const team &t, s
   return t.raw.all_near ? is_large<Scope>(t, bytes) : bytes > most_by_messages;
 }
 
-/* A large broadcast goes by relays (relay.h) where that saves more than its meetings cost. The root alone
- * sends each byte n - 1 times; by relays the busiest link carries it once, and the end of a broadcast waits
- * for one chunk more. So what is saved is about n - 2 times the array. A grid's link has 370 GB/s and a
- * meeting takes some 2.6 us, which is 1 MiB; a block has up to 46 GB/s, 64 to 128 KiB a meeting. The limits
- * are four meetings' worth. */
-constexpr size_t least_relayed = 512 << 10;
-constexpr size_t least_relayed_of_grid = 4 << 20;
+/* A large broadcast of a grid goes by relays (relay.h) where that saves more than its meetings cost. The root
+ * alone sends each byte n - 1 times; by relays the busiest link carries it once, and the end of a broadcast
+ * waits for one chunk more. So what is saved is about n - 2 times the array. The link has 370 GB/s and a meeting
+ * takes some 2.6 us, which is 1 MiB. The limit is four meetings' worth. (One block and less have no relays:
+ * members may call at different ones of these scopes, and a thread's would take more than 128 registers.) */
+constexpr size_t least_relayed = 4 << 20;
 
 /* Bytes of each channel for each member below which most of a chunk's time would be latency. */
 constexpr size_t least_relayed_part = 1 << 10;
@@ -69,30 +68,21 @@ constexpr size_t least_relayed_part = 1 << 10;
 /* Into how many chunks an array is cut. With k of them the end comes by 1/k of the array's time later than
  * without relays, and there are k meetings, of which half the time is waited for (relay.h): both cost the
  * same where k * k times half a meeting's bytes are the array's. */
-constexpr size_t bytes_of_chunks = 64 << 10;
-constexpr size_t bytes_of_chunks_of_grid = 512 << 10;
+constexpr size_t bytes_of_chunks = 512 << 10;
 constexpr uint32_t most_chunks = 16;
-
-/* Channels of a call at this scope. */
-template <typename Scope> RUSHMEM_DEVICE size_t channels_at(const team &t) {
-  if constexpr (has_blocks<Scope>::value) return call<Scope>::channels_of(t);
-  return 1;
-}
 
 /* Whether a broadcast of so many bytes that is direct goes by relays. */
 template <typename Scope> RUSHMEM_DEVICE bool is_relayed(const team &t, size_t bytes) {
-  constexpr size_t least = has_blocks<Scope>::value ? least_relayed_of_grid : least_relayed;
   const size_t members = static_cast<size_t>(t.raw.n_pes);
-  if (!t.raw.all_near || members < 3 || bytes < least / (members - 2)) return false;
-  return bytes / (members - 1) >= least_relayed_part * channels_at<Scope>(t);
+  if (!t.raw.all_near || members < 3 || bytes < least_relayed / (members - 2)) return false;
+  return bytes / (members - 1) >= least_relayed_part * call<Scope>::channels_of(t);
 }
 
 /* The most chunks that are not too many. */
-template <typename Scope> RUSHMEM_DEVICE uint32_t chunks_of_relays(size_t bytes) {
-  constexpr size_t least = has_blocks<Scope>::value ? bytes_of_chunks_of_grid : bytes_of_chunks;
+RUSHMEM_DEVICE uint32_t chunks_of_relays(size_t bytes) {
   uint32_t chunks = 1;
   RUSHMEM_ROLLED
-  while (chunks < most_chunks && (chunks + 1) * (chunks + 1) * least <= bytes) ++chunks;
+  while (chunks < most_chunks && (chunks + 1) * (chunks + 1) * bytes_of_chunks <= bytes) ++chunks;
   return chunks;
 }
 

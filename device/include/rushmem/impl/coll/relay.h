@@ -1,5 +1,5 @@
-/* Large broadcasts between three members and more that are near: each of them sends about as many bytes as
- * the array has, where the root alone would send n - 1 times as many.
+/* Large broadcasts of grids between three members and more that are near: each of them sends about as many
+ * bytes as the array has, where the root alone would send n - 1 times as many.
  *
  * A channel's share of the array is cut into a part for each member but the root. The root writes part j to
  * member j, and member j passes it on to the others. Parts go in chunks: in step k the root writes chunk k
@@ -30,12 +30,8 @@ template <typename Scope> RUSHMEM_DEVICE void end_step(call<Scope> &c) {
   group::sync();
   if (first < n) {
     fence_release();
-    if constexpr (call<Scope>::blocks) {
-      packet *own = c.packets(c.next, c.t.raw.my_pe);
-      for (int s = first; s < n; s += size) c.send(own, 0, c.next, c.right(s));
-    } else {
-      c.show(c.next);
-    }
+    packet *own = c.packets(c.next, c.t.raw.my_pe);
+    for (int s = first; s < n; s += size) c.send(own, 0, c.next, c.right(s));
     c.check_busy();
   }
   ++c.next;
@@ -50,8 +46,7 @@ RUSHMEM_DEVICE void await_steps(const call<Scope> &c, int root, uint64_t of_root
     for (int s = first; s < n; s += size) {
       const int member = c.right(s);
       const uint64_t phase = member == root ? of_root : of_others;
-      if constexpr (call<Scope>::blocks) c.receive(c.packets(phase, member), phase, member);
-      else c.await_line(member, phase, true);
+      c.receive(c.packets(phase, member), phase, member);
     }
     fence_acquire();
   }
@@ -87,10 +82,10 @@ struct relay_parts {
 constexpr size_t relay_page = 4 << 10;
 
 template <typename Scope> RUSHMEM_DEVICE relay_parts parts_of(const call<Scope> &c, size_t bytes) {
-  const size_t channels = channels_at<Scope>(c.t), parts = static_cast<size_t>(c.t.raw.n_pes) - 1;
+  const size_t channels = call<Scope>::channels_of(c.t), parts = static_cast<size_t>(c.t.raw.n_pes) - 1;
   const size_t share = ((bytes + 127) / 128 + channels - 1) / channels;
   const size_t part = (share + parts - 1) / parts * 128;
-  const uint32_t wanted = chunks_of_relays<Scope>(bytes);
+  const uint32_t wanted = chunks_of_relays(bytes);
   const size_t least = (part + wanted - 1) / wanted, whole = least < relay_page ? 128 : relay_page;
   const size_t chunk = (least + whole - 1) / whole * whole;
   return {part, chunk, static_cast<uint32_t>((part + chunk - 1) / chunk)};
@@ -114,9 +109,9 @@ RUSHMEM_DEVICE char *at_member(const relay_work &w, int steps) {
 
 /* Chunk `k` of each part to its member, by the threads of `Group`. Channels begin with different members, so
  * that together they write to all of them. */
-template <typename Group, size_t unit, bool blocks> RUSHMEM_DEVICE void send_chunks(const relay_work &w, uint32_t k) {
+template <typename Group, size_t unit> RUSHMEM_DEVICE void send_chunks(const relay_work &w, uint32_t k) {
   const int others = w.t.raw.n_pes - 1;
-  int j = blocks ? static_cast<int>(block_in_grid() % static_cast<uint32_t>(others)) : 0;
+  int j = static_cast<int>(block_in_grid() % static_cast<uint32_t>(others));
   RUSHMEM_ROLLED
   for (int i = 0; i < others; ++i) {
     const span piece = w.parts.at(w.share, j, k);
@@ -136,15 +131,15 @@ template <typename Group, size_t unit> RUSHMEM_DEVICE void keep_chunks(const rel
 }
 
 /* The root's step. */
-template <typename Group, size_t unit, bool blocks> RUSHMEM_DEVICE void send_step(const relay_work &w, uint32_t k) {
+template <typename Group, size_t unit> RUSHMEM_DEVICE void send_step(const relay_work &w, uint32_t k) {
   if constexpr (!is_alone<Group>::value && !is_one_warp<Group>::value) {
     if (w.dst != w.src && Group::size() >= 64) {
       using lower = half_of_block<false>;
-      if (lower::rank() < lower::size()) return send_chunks<lower, unit, blocks>(w, k);
+      if (lower::rank() < lower::size()) return send_chunks<lower, unit>(w, k);
       return keep_chunks<half_of_block<true>, unit>(w, k);
     }
   }
-  send_chunks<Group, unit, blocks>(w, k);
+  send_chunks<Group, unit>(w, k);
   keep_chunks<Group, unit>(w, k);
 }
 
@@ -164,7 +159,6 @@ template <typename Group, size_t unit> RUSHMEM_DEVICE void pass_on(const relay_w
 template <typename Scope, size_t unit>
 RUSHMEM_OUTLINED void broadcast_by_relays(team t, uint64_t tag, char *dst, const char *src, size_t bytes, int root) {
   using group = typename call<Scope>::group;
-  constexpr bool blocks = call<Scope>::blocks;
   relay_work kept{t, dst, src, {}, {}, root, (t.raw.my_pe < root ? t.raw.n_pes : 0) + t.raw.my_pe - root - 1};
   const relay_work &w = *opaque(&kept);
   call<Scope> made(w.t, tag);
@@ -172,13 +166,13 @@ RUSHMEM_OUTLINED void broadcast_by_relays(team t, uint64_t tag, char *dst, const
   if (!c.is_idle()) {
     kept.share = block_part(c, 0, bytes);
     kept.parts = parts_of(c, bytes);
-    if constexpr (blocks) c.make_room();
+    c.make_room();
     end_step(c);
     RUSHMEM_ROLLED
     for (uint32_t k = 0; k <= w.parts.chunks; ++k) {
       await_steps(c, w.root, c.next - 1, c.next - (k == 0 ? 1 : 2));
       if (w.mine >= 0 && k > 0) pass_on<group, unit>(w, k - 1);
-      if (w.mine < 0 && k < w.parts.chunks) send_step<group, unit, blocks>(w, k);
+      if (w.mine < 0 && k < w.parts.chunks) send_step<group, unit>(w, k);
       end_step(c);
     }
     await_steps(c, w.root, c.next - 1, c.next - 1);

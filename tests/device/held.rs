@@ -1,0 +1,32 @@
+//! Collectives in which one member is held (tests/kernels/held.cu).
+
+use crate::*;
+
+const HELD: &str = kernels!("held.cu");
+
+/// Without the look at the lines (`make_room`) PE 0 never finds what PE 2 sent to it first.
+#[test]
+fn an_exchange_waits_until_its_places_are_free() {
+    at_counts(&[3], |world, _| {
+        let bench = Bench::made_quickly(world, HELD);
+        let (flag, data) = (world.alloc::<u64>(1).unwrap(), world.alloc::<u64>(1).unwrap());
+        bench.run("collectives_held", Launch::new(1, 1), (&bench.report, &flag, &data));
+    });
+}
+
+/// Without the look at the lines (`make_stage_room`) PE 1 takes out what PE 0 has sent in the next call.
+#[test]
+fn staged_calls_wait_until_their_places_are_free() {
+    at_counts(&[2, 3, 5], |world, _| {
+        let bench = Bench::made_quickly(world, HELD);
+        let n = 5000;
+        let (flag, data) = (world.alloc::<u64>(1).unwrap(), world.alloc::<u64>(1).unwrap());
+        let dst = world.alloc::<u64>(n * world.n_pes() as usize).unwrap();
+        let src = world.alloc::<u64>(n).unwrap();
+        bench.run(
+            "collectives_staged_held",
+            Launch::new(1, 64),
+            (&bench.report, &flag, &data, &dst, &src, n as u64),
+        );
+    });
+}
