@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use rushmem::testing::{self, Exit};
 use rushmem::{ErrorCode, Pe, Uid, World};
+use rushmem_test_support::api_common::place::on_gpus;
 
 #[test]
 fn processes_are_processes_and_threads_are_threads() {
@@ -106,7 +107,9 @@ fn a_failed_thread_is_named_and_ends_the_others() {
 #[test]
 fn helper_that_hangs_when_told() {
     if std::env::var_os("RUSHMEM_TEST_FAIL").is_some() {
-        testing::pes(2).timeout(Duration::from_millis(700)).run(|world| {
+        // More than a start takes, which opens a GPU where there is one.
+        let limit = Duration::from_millis(if on_gpus() { 6000 } else { 700 });
+        testing::pes(2).timeout(limit).run(|world| {
             if world.my_pe().number() == 1 {
                 std::thread::sleep(Duration::from_secs(100));
             }
