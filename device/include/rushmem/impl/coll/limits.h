@@ -58,10 +58,10 @@ template <typename Scope> RUSHMEM_DEVICE bool is_large_to_write(const team &t, s
 /* A large broadcast of a grid goes by relays (relay.h) where that saves more than its meetings cost. The root
  * alone sends each byte n - 1 times; by relays the busiest link carries it once, and the end of a broadcast
  * waits for one chunk more. So what is saved is about n - 2 times the array. The link has 370 GB/s and a
- * meeting takes some 2.6 us, which is 1 MiB. The limit is four meetings' worth. (One block and less have no
- * relays: members may call at different ones of these scopes, and a thread's would take more than 128
- * registers.) */
-constexpr size_t least_relayed = 4 << 20;
+ * meeting takes some 2.6 us, which is 1 MiB. Between four H100s relays take 27 us for 26 at 2 MiB, and 35 for
+ * 43 at 4 MiB (docs/performance-log.md). One block and less have no relays: members may call at different
+ * ones of these scopes, and a thread's would take more than 128 registers. */
+constexpr size_t least_relayed = 6 << 20;
 
 /* Bytes of each channel for each member below which most of a chunk's time would be latency. */
 constexpr size_t least_relayed_part = 1 << 10;
