@@ -1,5 +1,8 @@
 /* Calls in which one member is held, while others go as far as they may: nothing that it has not read is
  * overwritten (impl/coll/call.h). */
+#if !defined(RUSHMEM_TEST_CHECK_H)
+#include "check.h"
+#endif
 
 /* What each member sends to each in `collectives_held`: checked, and kept nowhere. */
 struct as_sent {
