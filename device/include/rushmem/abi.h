@@ -117,7 +117,7 @@ typedef struct rushmem_team {
  * for each member; then packets: RUSHMEM_TEAM_PHASES times n_pes times `packets` of 16 bytes; then
  * `packets` words, for each block of a grid the last phase that it has ended (impl/coll/call.h); then, from
  * the next multiple of 128 bytes on, RUSHMEM_TEAM_STAGES times n_pes times `stage` bytes
- * (impl/coll/staged.h). */
+ * (impl/coll/staging.h). */
 typedef struct rushmem_team_slots {
   uint64_t phase;        /* phases that have ended, of calls by one block at most */
   uint64_t known;        /* the last phase of which this PE knows that all members have ended it */

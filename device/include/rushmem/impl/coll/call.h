@@ -14,11 +14,6 @@
  * whichever member sends packets next, the root or another, looks at the lines first where it is farther
  * `behind`. They nearly always say so already.
  *
- * Staging memory (staged.h) has places for two phases in turn. Who has received in phase p - 1 from all
- * members, as a grid's blocks have in each of a grid's calls, knows that all have ended the staged call of
- * phase p - 2. Behind a call by one block that does not say as much, each member's line says that it has
- * ended that call (`shown`).
- *
  * A number that travels is `phase << 16 | tag`. The tag says which collective it is, of how much: members
  * whose calls differ end with an error instead of mixing them up.
  *
@@ -95,7 +90,7 @@ template <typename Scope> struct call {
   uint32_t tag;
   uint32_t busy;   /* in the call's first thread: whether the slot set was in use */
   uint32_t room;   /* packets of this channel from one member in one phase */
-  bool shown = false; /* blocks: the last call was by one at most; that it has ended, its lines alone say */
+  bool ask_lines = false; /* blocks: only lines say that the last call, by one block at most, has ended */
 
   /* What it has besides the team, for functions that are out of line. */
   struct state_of {
@@ -178,7 +173,7 @@ template <typename Scope> struct call {
     if (alone.value >= last) {
       last = alone.value;
       behind = alone.value - alone.sequence < far_behind ? static_cast<uint32_t>(alone.value - alone.sequence) + 1 : far_behind;
-      if constexpr (blocks) shown = behind > 2;
+      if constexpr (blocks) ask_lines = behind > 2;
     }
     next = last + 1;
   }
@@ -258,22 +253,9 @@ template <typename Scope> struct call {
     return reinterpret_cast<uint64_t *>(all_packets() + places * t.raw.packets);
   }
 
-  /* What member `from` has written to this channel's staging memory in a phase (staged.h). */
-  RUSHMEM_DEVICE char *stage(uint64_t phase, int from) const {
-    const uint32_t place = static_cast<uint32_t>(phase % RUSHMEM_TEAM_STAGES) * static_cast<uint32_t>(t.raw.n_pes);
-    char *at = reinterpret_cast<char *>(ended_by_blocks() + (t.raw.packets + 15) / 16 * 16);
-    at += static_cast<size_t>(place + static_cast<uint32_t>(from)) * t.raw.stage;
-    if constexpr (blocks) at += block_in_grid() * stage_of_channel(t);
-    return at;
-  }
-  /* Bytes of it for each channel: whole lines. */
-  RUSHMEM_DEVICE static size_t stage_of_channel(const team &t) {
-    if constexpr (blocks) return t.raw.stage / channels_of(t) / 128 * 128;
-    return t.raw.stage;
-  }
-  RUSHMEM_DEVICE static size_t stage_of_call(const team &t) {
-    if constexpr (blocks) return stage_of_channel(t) * channels_of(t);
-    return t.raw.stage;
+  /* Behind all of that: staging memory (staging.h). */
+  RUSHMEM_DEVICE char *staging() const {
+    return reinterpret_cast<char *>(ended_by_blocks() + (t.raw.packets + 15) / 16 * 16);
   }
 
   /* The member `steps` to the right of this one, 0 < steps < n. */
@@ -405,15 +387,6 @@ template <typename Scope> struct call {
     await_lines(next - RUSHMEM_TEAM_PHASES + 1, false);
     group::sync();
     behind = RUSHMEM_TEAM_PHASES;
-  }
-
-  /* Before this PE writes to staging memory. */
-  RUSHMEM_DEVICE void make_stage_room() {
-    if (RUSHMEM_LIKELY(!shown)) return;
-    await_lines(next - RUSHMEM_TEAM_STAGES + 1, false);
-    group::sync();
-    shown = false;
-    behind = RUSHMEM_TEAM_STAGES;
   }
 
   /* ---- packets ---- */

@@ -10,7 +10,7 @@
 #ifndef RUSHMEM_IMPL_COLL_LIMITS_H
 #define RUSHMEM_IMPL_COLL_LIMITS_H
 
-#include <rushmem/impl/coll/call.h>
+#include <rushmem/impl/coll/staging.h>
 #include <rushmem/scope.h>
 #include <rushmem/team.h>
 
@@ -45,7 +45,7 @@ constexpr size_t most_staged_of_grid = 2 << 20;
  * (staged.h). */
 template <typename Scope> RUSHMEM_DEVICE bool is_staged(const team &t, size_t bytes) {
   if constexpr (!has_blocks<Scope>::value) return false;
-  if (!t.raw.all_near || bytes > call<Scope>::stage_of_call(t) || t.raw.n_pes < 2) return false;
+  if (!t.raw.all_near || bytes > stage_of_call<Scope>(t) || t.raw.n_pes < 2) return false;
   return bytes * static_cast<size_t>(t.raw.n_pes - 1) <= most_staged_of_grid && is_large<Scope>(t, bytes);
 }
 

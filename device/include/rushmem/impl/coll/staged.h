@@ -1,17 +1,15 @@
 /* Collectives of middling size, between members that are near, by staging memory: one meeting instead of two.
  *
- * A slot set may have staging memory: for each member and each of RUSHMEM_TEAM_STAGES phases so many bytes as
- * `rushmem_team::stage` says, of which a grid's channels have a part each, as of the packets (call.h). A call
- * is one phase: each member writes what it has for the others into their staging memory, all meet, and each
- * takes its part out. Nobody has to be asked whether its arrays may be written: what phase p writes replaces
- * what phase p - 2 wrote, and a member that writes in phase p knows that all members have ended phase p - 2.
- * A member takes out what has come before it sends anything of the next phase.
+ * A call is one phase: each member writes what it has for the others into their staging memory (staging.h),
+ * all meet, and each takes its part out. No member waits until another's arrays may be written. A member
+ * takes out what has come before it sends anything of the next phase.
  *
  * Data goes once over the link, as in the direct protocol, and once more through this GPU's memory. */
 #ifndef RUSHMEM_IMPL_COLL_STAGED_H
 #define RUSHMEM_IMPL_COLL_STAGED_H
 
 #include <rushmem/impl/coll/combine.h>
+#include <rushmem/impl/coll/staging.h>
 
 namespace rushmem {
 namespace impl {
@@ -28,10 +26,10 @@ RUSHMEM_DEVICE void send_staged(call<Scope> &c, const char *src, size_t apart, s
   using group = typename call<Scope>::group;
   const span mine = staged_part(c, bytes);
   const size_t count = mine.end - mine.begin;
-  c.make_stage_room();
+  make_stage_room(c);
   if (count == 0) return;
   const int n = c.t.raw.n_pes, me = c.t.raw.my_pe;
-  char *const stage = c.stage(c.next, me);
+  char *const stage = stage_at(c, c.next, me);
   const char *from_own = src + static_cast<size_t>(me) * apart + mine.begin;
   if (own != nullptr) own += mine.begin;
   if (own == from_own) own = nullptr;
@@ -61,7 +59,7 @@ template <size_t unit, typename Scope>
 RUSHMEM_DEVICE void take_staged(const call<Scope> &c, char *dst, uint64_t phase, int member, size_t bytes) {
   const span mine = staged_part(c, bytes);
   if (mine.begin == mine.end) return;
-  copy_fresh<typename call<Scope>::group, unit>(dst + mine.begin, c.stage(phase, member), mine.end - mine.begin);
+  copy_fresh<typename call<Scope>::group, unit>(dst + mine.begin, stage_at(c, phase, member), mine.end - mine.begin);
 }
 
 /* A block of each member to each: member j's lies `apart` bytes times j behind `src`, and what comes from
@@ -130,7 +128,7 @@ RUSHMEM_DEVICE void reduce_staged(call<Scope> &c, T *dst, const T *src, size_t a
   const size_t count = mine.end - mine.begin;
   const char *own = reinterpret_cast<const char *>(src) + static_cast<size_t>(c.t.raw.my_pe) * apart + mine.begin;
   char *to = reinterpret_cast<char *>(dst) + mine.begin;
-  const staged_members from{own, c.stage(phase, 0), c.t.raw.stage, c.t.raw.my_pe};
+  const staged_members from{own, stage_at(c, phase, 0), c.t.raw.stage, c.t.raw.my_pe};
   size_t done = 0;
   if (count != 0 && RUSHMEM_LIKELY(whole_vectors(to, own))) {
     combine_whole<Op, false, T>(c, to, from, count / 16);
