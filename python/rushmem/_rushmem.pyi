@@ -285,6 +285,7 @@ class _AllToAll:
         few: int | None,
         blocks: int | None,
         threads: int | None,
+        shared_routing: int | None,
     ) -> _AllToAll: ...
     @property
     def symmetric_bytes(self) -> int: ...

@@ -85,7 +85,7 @@ class AllToAll:
     `token_bytes` instead: tokens of so many bytes whatever they are, `side_bytes` beside each.
     `combine_dtype`: what experts produce; `out_dtype`: the sums. `layout`: expert_major, rank_major or flat
     (`align`: rows to which an expert's part is rounded up). `capacity`, `rounded_sums`, `few`, `blocks`,
-    `threads`: `docs/moe.md`. Without `weighted` results are added as they are."""
+    `threads`, `shared_routing`: `docs/moe.md`. Without `weighted` results are added as they are."""
 
     def __init__(
         self,
@@ -110,6 +110,7 @@ class AllToAll:
         few: int | None = None,
         blocks: int | None = None,
         threads: int | None = None,
+        shared_routing: int | None = None,
     ):
         self.team = of.team if isinstance(of, World) else of
         self.max_tokens, self.hidden, self.top_k, self.layout = max_tokens, hidden, top_k, layout
@@ -124,7 +125,7 @@ class AllToAll:
             self.team, max_tokens, hidden, experts, top_k, dispatch_dtype=self._in, scales=scales, row_and_side_bytes=of_bytes,
             combine_dtype=self._y, out_dtype=self._out, layout=layout, align=align, capacity=capacity,
             rounded_sums=rounded_sums, weighted=weighted, wide_experts=self._expert == "int64", few=few, blocks=blocks,
-            threads=threads,
+            threads=threads, shared_routing=shared_routing,
         )
         self.local_experts, self._rows, self.capacity, _, self._side, _ = self._raw.sizes()
         self._tokens: int | None = None

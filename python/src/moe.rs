@@ -257,7 +257,8 @@ impl AllToAll {
 impl AllToAll {
     #[new]
     #[pyo3(signature = (team, max_tokens, hidden, experts, top_k, *, dispatch_dtype, scales, row_and_side_bytes, combine_dtype,
-        out_dtype, layout, align, capacity, rounded_sums, weighted, wide_experts, few, blocks, threads))]
+        out_dtype, layout, align, capacity, rounded_sums, weighted, wide_experts, few, blocks, threads,
+        shared_routing))]
     #[allow(clippy::too_many_arguments, reason = "they have names in Python")]
     fn new(
         py: Python<'_>,
@@ -280,6 +281,7 @@ impl AllToAll {
         few: Option<u32>,
         blocks: Option<u32>,
         threads: Option<u32>,
+        shared_routing: Option<u32>,
     ) -> PyResult<AllToAll> {
         let mut config = Config::new(max_tokens, hidden, experts, top_k)
             .payload(setup::payload(py, dispatch_dtype, scales, row_and_side_bytes)?)
@@ -292,6 +294,7 @@ impl AllToAll {
         config = few.map_or(config, |tokens| config.few(tokens));
         config = blocks.map_or(config, |blocks| config.blocks(blocks));
         config = threads.map_or(config, |threads| config.threads(threads));
+        config = shared_routing.map_or(config, |bytes| config.shared_routing(bytes));
         let t = team.get();
         let (core, raw, ranks, members) =
             (Arc::clone(&t.core), t.raw(py)?, t.n() as u32, t.members_in_world().to_vec());
