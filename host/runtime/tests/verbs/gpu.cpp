@@ -55,7 +55,7 @@ bool is_gpu(uint64_t at) {
 bool copy_gpu(uint64_t to, uint64_t from, size_t bytes, uint64_t of_gpu) {
   int device = -1;
   if (!cuda().whole || cuda().attribute(&device, device_ordinal, of_gpu) != 0) return false;
-  static std::map<int, std::pair<void *, void *>> streams; /* of the card's thread alone */
+  static auto &streams = *new std::map<int, std::pair<void *, void *>>; /* of the card's thread alone */
   auto &[context, stream] = streams[device];
   if (!context && cuda().retain(&context, device) != 0) return false;
   if (cuda().push(context) != 0) return false;

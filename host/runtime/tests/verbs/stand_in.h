@@ -93,7 +93,7 @@ struct context : ibv_context {
 };
 
 extern std::mutex everything;
-extern std::set<object *> objects;
+extern std::set<object *> &objects;
 
 /* Notes what was wrong. `code` tells checks apart, as a syndrome. */
 void tell(uint32_t code, const std::string &text);

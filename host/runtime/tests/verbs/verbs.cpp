@@ -16,8 +16,9 @@
 
 table shared;
 std::mutex everything;
-std::set<object *> objects;
-static std::vector<std::string> said;
+/* Never destroyed, as the card's thread runs until the process has ended. */
+std::set<object *> &objects = *new std::set<object *>;
+static std::vector<std::string> &said = *new std::vector<std::string>;
 
 void tell(uint32_t code, const std::string &text) {
   said.push_back(text);
