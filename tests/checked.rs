@@ -25,7 +25,46 @@ struct Memory<'w> {
 /// Programs of the host: a name, what is asked of the report, and the program, with its mistake or without.
 type HostProgram = (&'static str, [&'static str; 3], fn(&World, &Memory<'_>, bool));
 
-const HOST: [HostProgram; 4] = [
+const HOST: [HostProgram; 7] = [
+    (
+        "source_of_an_nbi_put_changed",
+        [REUSED, "reads, at any time until a quiet", "host, put"],
+        |world, m, bad| {
+            m.src.write(&[1; 8]).unwrap();
+            m.data.put_from_nbi(&m.src, world.right()).unwrap();
+            if !bad {
+                world.quiet().unwrap();
+            }
+            m.src.write(&[2; 8]).unwrap();
+            world.quiet().unwrap();
+        },
+    ),
+    (
+        "source_of_an_nbi_put_put_to",
+        [REUSED, "reads, at any time until a quiet", "host, put"],
+        |world, m, bad| {
+            m.src.put(&[1; 8], world.my_pe()).unwrap();
+            m.data.put_from_nbi(&m.src, world.right()).unwrap();
+            if !bad {
+                world.quiet().unwrap();
+            }
+            m.src.put(&[2; 8], world.my_pe()).unwrap();
+            world.quiet().unwrap();
+        },
+    ),
+    (
+        "target_of_an_nbi_get_read",
+        [REUSED, "writes, at any time until a quiet", "host, get"],
+        |world, m, bad| {
+            m.src.to_vec().unwrap();
+            m.data.get_into_nbi(&m.src, world.right()).unwrap();
+            if !bad {
+                world.quiet().unwrap();
+            }
+            m.src.to_vec().unwrap();
+            world.quiet().unwrap();
+        },
+    ),
     ("source_of_a_put_on_a_stream_changed", [REUSED, "stream, put", "host, put"], |world, m, bad| {
         let stream = world.default_stream();
         stream.put(&m.data, &m.src, world.right()).unwrap();

@@ -321,6 +321,23 @@ KERNEL source_changed_before_quiet_good(ARGS) {
   }
 }
 
+KERNEL nbi_source_filled_and_changed_bad(ARGS) {
+  if (SENDER) {
+    for (int i = 0; i < 16; ++i) src[i] = i;
+    put_nbi(data, src, 16, 1);  // reused
+    src[3] = 7;  // reused
+    quiet();
+  }
+}
+KERNEL nbi_source_filled_and_changed_good(ARGS) {
+  if (SENDER) {
+    for (int i = 0; i < 16; ++i) src[i] = i;
+    put_nbi(data, src, 16, 1);
+    quiet();
+    src[3] = 7;
+  }
+}
+
 KERNEL target_read_before_quiet_bad(ARGS) {
   if (SENDER) {
     get_nbi(src, data, 16, 1);  // reused

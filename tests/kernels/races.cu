@@ -308,6 +308,23 @@ KERNEL nbi_source_changed_good(ARGS) {
   }
 }
 
+KERNEL nbi_source_filled_and_changed_bad(ARGS) {
+  if (SENDER) {
+    for (int i = 0; i < 16; ++i) src[i] = i;
+    put_nbi(data, src, 16, 1);  // race
+    src[3] = 7;  // race
+    quiet();
+  }
+}
+KERNEL nbi_source_filled_and_changed_good(ARGS) {
+  if (SENDER) {
+    for (int i = 0; i < 16; ++i) src[i] = i;
+    put_nbi(data, src, 16, 1);
+    quiet();
+    src[3] = 7;
+  }
+}
+
 KERNEL nbi_source_and_fence_bad(ARGS) {
   if (SENDER) {
     put_nbi(data, src, 16, 1);  // race

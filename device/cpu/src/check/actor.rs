@@ -281,9 +281,16 @@ impl Actor {
 
     #[inline]
     fn is_ordered(&self, other: Strand, clock: u32, track: Track) -> bool {
-        // Conflicts between two nbi operations of one thread are not reported.
-        let in_order = matches!(other.track(), Track::Now | Track::Put) || track != Track::Now;
+        // Conflicts between two operations of one thread that both are under way are not reported.
+        let in_order =
+            matches!(other.track(), Track::Now | Track::Put) || matches!(track, Track::Far | Track::Nbi);
         other.on(Track::Now) == self.strand && in_order || self.known.covers(other, clock)
+    }
+
+    /// An operation is under way, with what it reads and writes noted: what the strand does from now on is
+    /// later than what it did before, even where that was the same access.
+    pub(crate) fn begun(&mut self) {
+        self.clock += 1;
     }
 
     /// Carries an atomic operation out, and passes clocks on as its order says. `perform` says whether the

@@ -376,6 +376,9 @@ impl CheckedThread {
 
     /// Plain accesses from now on are on these tracks: reads, writes.
     pub(crate) fn begin(&mut self, tracks: [Track; 2]) {
+        if self.tracks != [Track::Now; 2] {
+            self.actor.begun();
+        }
         self.tracks = tracks;
         self.packet = false;
     }

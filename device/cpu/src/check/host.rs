@@ -75,7 +75,12 @@ impl World {
             // What is on one stream happens in order, signals too.
             state.actor.fence(&self.segment, Order { acquire: true, release: true });
         }
-        let result = note(&mut Notes { world: self, state: &mut state, site, is_host: chain.is_host() });
+        let is_host = chain.is_host();
+        let mut notes = Notes { world: self, state: &mut state, site, is_host, under_way: false };
+        let result = note(&mut notes);
+        if notes.under_way {
+            state.actor.begun();
+        }
         let found = std::mem::take(&mut state.found);
         drop(state);
         found.iter().for_each(|conflict| report::race(self, conflict, self.mode));
@@ -141,6 +146,8 @@ pub struct Notes<'a> {
     state: &'a mut ChainState,
     site: u32,
     is_host: bool,
+    /// Whether what was noted goes on behind the call.
+    under_way: bool,
 }
 
 impl Notes<'_> {
@@ -153,6 +160,7 @@ impl Notes<'_> {
 
     fn access(&mut self, memory: Place, access: Access) {
         let Some(spot) = self.spot(memory).filter(|spot| !self.world.is_own(*spot)) else { return };
+        self.under_way |= matches!(access.track, Track::Far | Track::Nbi);
         let ChainState { actor, pages, found } = &mut *self.state;
         actor.access(&self.world.segment, pages, spot, access, found);
     }
