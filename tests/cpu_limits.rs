@@ -251,12 +251,15 @@ fn what_is_missing(world: &World, rows: &mut Vec<Row>) {
                 "SKIP a header that the CPU device lacks: this machine's compiler has {}",
                 source.trim()
             );
-            "no: does not compile"
+            "no: does not compile, and says what to write"
         }
         Ok(_) => "yes",
         Err(error) => {
             assert_eq!(error.code(), ErrorCode::Compile, "{error}");
-            "no: does not compile"
+            let instead =
+                ["note: ", "on the CPU device; for `"].iter().any(|part| error.message().contains(part));
+            assert!(instead, "nothing to write instead: {error}");
+            "no: does not compile, and says what to write"
         }
     };
     for (what, source) in [
@@ -264,6 +267,12 @@ fn what_is_missing(world: &World, rows: &mut Vec<Row>) {
         (
             "launches from kernels (`<<<…>>>`)",
             "__global__ void a() {}\n__global__ void b() { a<<<1, 1>>>(); }\n",
+        ),
+        ("tensor cores' fragments (`mma.h`)", "#include <mma.h>\n"),
+        ("cuRAND in kernels", "#include <curand_kernel.h>\n"),
+        (
+            "`__isGlobal` and its like, but `__isShared`",
+            "__global__ void a(int *x) { *x = __isGlobal(x); }\n",
         ),
         ("PTX in `asm`", "__global__ void a(unsigned *x) { asm(\"mov.u32 %0, %%laneid;\" : \"=r\"(*x)); }\n"),
         (

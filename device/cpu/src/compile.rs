@@ -13,6 +13,7 @@ use crate::check_mode::Mode;
 use crate::dynamic_shared;
 use crate::error::Error;
 use crate::headers::{self, Header, HEADERS};
+use crate::instead;
 use crate::limits::Limits;
 use crate::module::Module;
 use crate::ptx;
@@ -357,6 +358,7 @@ impl Job<'_> {
         if out.contains("extern __shared__") {
             out += "note: here, RUSHMEM_DYNAMIC_SHARED(type, name) inside the kernel names dynamic shared memory\n";
         }
+        out += &instead::notes(&out);
         out
     }
 

@@ -29,6 +29,7 @@ pub mod fuzzing;
 mod headers;
 mod hooks;
 mod idle;
+mod instead;
 mod kernel_trace;
 mod launch;
 mod limits;

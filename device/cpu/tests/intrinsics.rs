@@ -257,6 +257,13 @@ fn functions_that_the_library_lacks() {
         "(double)erfinvf((float)v.y) - erfinv((float)v.y)",
         "sinpi(floor(v.x)) == 0 && cospi(floor(v.x) + 0.5) == 0 && fabs(cospi(floor(v.x))) == 1",
         "erfcinv(0.0) == INFINITY && erfinv(-1.0) == -INFINITY && isnan(erfinv(1.5)) && normcdfinv(0.5) == 0",
+        "norm(3, &v.x)",
+        "norm(3, &v.x) * rnorm(3, &v.x)",
+        "[&] { float f[] = {(float)v.x, (float)v.y, (float)v.s}; return (double)normf(3, f) * rnormf(3, f); }()",
+        "[&] { double d[] = {3e300, -4e300}, e[] = {1, -INFINITY}; return norm(2, d) / 5e300 + rnorm(2, e); }()",
+        "cyl_bessel_i0(v.s)",
+        "cyl_bessel_i1(-v.s)",
+        "(double)cyl_bessel_i0f((float)v.s) / cyl_bessel_i0((float)v.s)",
     ]
     .map(String::from);
     // x anywhere, y between -1 and 1 with small ones, t between 0 and 1, s between 0.1 and 26.
@@ -297,6 +304,18 @@ fn functions_that_the_library_lacks() {
         close(12, 0.0, 1e-7 * (1.0 + y.abs() * 10.0));
         close(13, 1.0, 0.0);
         close(14, 1.0, 0.0);
+        close(15, (x * x + y * y + t * t).sqrt(), 1e-14 * (x.abs() + 1.0));
+        close(16, 1.0, 1e-15);
+        close(17, 1.0, 1e-6);
+        close(18, 1.0, 1e-15);
+        // I_n(s) is the mean of exp(s cos a) cos(n a) over a turn: so many points give all digits.
+        let mean = |n: f64| {
+            let points = (0..128).map(|i| f64::from(i) * std::f64::consts::TAU / 128.0);
+            points.map(|a| (s * a.cos()).exp() * (n * a).cos()).sum::<f64>() / 128.0
+        };
+        close(19, mean(0.0), 1e-13 * mean(0.0));
+        close(20, -mean(1.0), 1e-13 * mean(0.0));
+        close(21, 1.0, 1e-7);
     }
 }
 

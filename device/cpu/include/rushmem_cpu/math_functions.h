@@ -128,6 +128,45 @@ static inline double rnorm4d(double x, double y, double z, double w) { return 1.
 static inline float rnorm4df(float x, float y, float z, float w) {
   return (float)rnorm4d((double)x, (double)y, (double)z, (double)w);
 }
+/* Of n numbers, each by the largest of them, so that no square is too large or too small. */
+static inline double norm(int n, const double *x) {
+  double most = 0, sum = 0;
+  for (int i = 0; i < n; ++i) {
+    if (std::isinf(x[i])) return INFINITY;
+    if (std::isnan(x[i])) sum = NAN;
+    most = std::fmax(most, std::fabs(x[i]));
+  }
+  if (most == 0) return sum;
+  for (int i = 0; i < n; ++i) sum += x[i] / most * (x[i] / most);
+  return most * std::sqrt(sum);
+}
+static inline float normf(int n, const float *x) {
+  double sum = 0; /* of squares of floats, none of which is out of a double's range */
+  for (int i = 0; i < n; ++i) {
+    if (std::isinf(x[i])) return INFINITY;
+    sum += (double)x[i] * x[i];
+  }
+  return (float)std::sqrt(sum);
+}
+static inline double rnorm(int n, const double *x) { return 1.0 / norm(n, x); }
+static inline float rnormf(int n, const float *x) { return 1.0f / normf(n, x); }
+
+/* Modified Bessel functions of the first kind, orders 0 and 1, by their series, all of whose terms have one
+ * sign (Abramowitz and Stegun, 9.6.10). */
+static inline double rushmem_cpu_bessel_i(double x, int order) {
+  const double half = x / 2;
+  double term = order == 0 ? 1 : half, sum = term;
+  if (std::isinf(x)) return order == 0 ? INFINITY : x;
+  for (int k = 1; std::fabs(term) > std::fabs(sum) * 1e-17; ++k) {
+    term *= half / k * (half / (k + order));
+    sum += term;
+  }
+  return sum;
+}
+static inline double cyl_bessel_i0(double x) { return rushmem_cpu_bessel_i(x, 0); }
+static inline double cyl_bessel_i1(double x) { return rushmem_cpu_bessel_i(x, 1); }
+static inline float cyl_bessel_i0f(float x) { return (float)cyl_bessel_i0((double)x); }
+static inline float cyl_bessel_i1f(float x) { return (float)cyl_bessel_i1((double)x); }
 
 /* The normal distribution, by the function that keeps its digits in both tails. */
 static inline double normcdf(double x) { return 0.5 * erfc(-x * 0.70710678118654752440); }
