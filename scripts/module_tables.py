@@ -69,6 +69,7 @@ DEVICE_CPU = {
     "cache": {"error"},
     "dynamic_shared": {"token"},
     "headers": {"cache"},
+    "instead": set(),
     "ptx": {"token"},
     "scan": {"token"},
     "source": set(),
@@ -77,6 +78,7 @@ DEVICE_CPU = {
     "context": set(),
     "function": set(),
     "lines": {"function"},
+    "padding": set(),
     "stack": set(),
     "stack_trace": {"function", "lines", "source"},
     "warp": set(),
@@ -84,7 +86,7 @@ DEVICE_CPU = {
     # A launch: its code, what watches it, how it ends.
     "check_mode": set(),
     "code": {"check_mode", "context", "lines", "source", "stack_trace"},
-    "check": {"check_mode", "code", "context", "lines", "lock", "signals", "stack_trace"},
+    "check": {"check_mode", "code", "context", "lines", "lock", "padding", "signals", "stack_trace"},
     "outcome": set(),
     "kernel_trace": {"outcome"},
     "launch": {"check", "code", "kernel_trace", "limits", "outcome", "stack_trace"},
@@ -108,8 +110,8 @@ DEVICE_CPU = {
         "outcome", "run", "signals", "source", "stack_trace", "trace_hooks",
     },
     "compile": {
-        "cache", "check_mode", "dynamic_shared", "error", "headers", "limits", "module", "ptx", "scan", "source",
-        "toolchain",
+        "cache", "check_mode", "dynamic_shared", "error", "headers", "instead", "limits", "module", "padding", "ptx",
+        "scan", "source", "toolchain",
     },
     # Entry points of fuzz targets.
     "fuzzing": {"cache"},

@@ -162,6 +162,61 @@ KERNEL shared_before_the_beginning_good(ARGS) {
   room[63 - static_cast<int>(threadIdx.x)] = 1;
 }
 
+__device__ int table[16], table_behind[16];
+// `flag` is zero, which compilers do not know.
+KERNEL static_shared_past_the_end_bad(ARGS) {
+  __shared__ int counts[64], others[64];
+  counts[threadIdx.x] = others[threadIdx.x] = 1;
+  __syncthreads();
+  if (SENDER) use(counts[64 + flag[0]]);  // bounds
+  use(others[threadIdx.x]);
+}
+KERNEL static_shared_past_the_end_good(ARGS) {
+  __shared__ int counts[64], others[64];
+  counts[threadIdx.x] = others[threadIdx.x] = 1;
+  __syncthreads();
+  if (SENDER) use(counts[63 + flag[0]]);
+  use(others[threadIdx.x]);
+}
+KERNEL static_shared_before_the_beginning_bad(ARGS) {
+  __shared__ int counts[64], others[64];
+  counts[threadIdx.x] = others[threadIdx.x] = 1;
+  if (SENDER) counts[flag[0] - 1] = 3;  // bounds
+  if (SENDER) others[flag[0]] = 3;
+  __syncthreads();
+  use(counts[threadIdx.x] + others[threadIdx.x]);
+}
+KERNEL static_shared_before_the_beginning_good(ARGS) {
+  __shared__ int counts[64], others[64];
+  counts[threadIdx.x] = others[threadIdx.x] = 1;
+  if (SENDER) counts[flag[0]] = 3;
+  if (SENDER) others[flag[0]] = 3;
+  __syncthreads();
+  use(counts[threadIdx.x] + others[threadIdx.x]);
+}
+KERNEL static_shared_row_past_the_end_bad(ARGS) {
+  __shared__ int rows[8][8];
+  rows[threadIdx.x / 8][threadIdx.x % 8] = 1;
+  if (SENDER) rows[8 + flag[0]][0] = 3;  // bounds
+  __syncthreads();
+  use(rows[threadIdx.x % 8][threadIdx.x / 8]);
+}
+KERNEL static_shared_row_past_the_end_good(ARGS) {
+  __shared__ int rows[8][8];
+  rows[threadIdx.x / 8][threadIdx.x % 8] = 1;
+  if (SENDER) rows[7 + flag[0]][0] = 3;
+  __syncthreads();
+  use(rows[threadIdx.x % 8][threadIdx.x / 8]);
+}
+KERNEL device_variable_past_the_end_bad(ARGS) {
+  if (SENDER) table[16 + flag[0]] = 1;  // bounds
+  if (SENDER) table_behind[flag[0]] = 1;
+}
+KERNEL device_variable_past_the_end_good(ARGS) {
+  if (SENDER) table[15 + flag[0]] = 1;
+  if (SENDER) table_behind[flag[0]] = 1;
+}
+
 KERNEL shared_never_written_bad(ARGS) {
   RUSHMEM_DYNAMIC_SHARED(int, room);
   if (threadIdx.x < 32) room[threadIdx.x] = 1;

@@ -16,6 +16,7 @@ use crate::headers::{self, Header, HEADERS};
 use crate::instead;
 use crate::limits::Limits;
 use crate::module::Module;
+use crate::padding;
 use crate::ptx;
 use crate::scan;
 use crate::source::{file_name, LIST};
@@ -26,6 +27,8 @@ static CPU: cache::Form = cache::CPU;
 
 /// The file name of what the compiler is given.
 const UNIT: &str = "unit.cpp";
+/// And of the assembly of checked kernels, on its way.
+const ASSEMBLY: &str = "unit.s";
 
 /// Compiles kernels for the CPU.
 #[derive(Clone, Debug)]
@@ -113,7 +116,7 @@ impl Compiler {
             key.add(option);
         }
         // With the arguments that their kernels are compiled with, as they were changed last.
-        for (_, hooks) in [(self.check.is_on(), "checked 2"), (self.trace, "traced")].iter().filter(|on| on.0)
+        for (_, hooks) in [(self.check.is_on(), "checked 3"), (self.trace, "traced")].iter().filter(|on| on.0)
         {
             key.add(hooks);
         }
@@ -226,14 +229,24 @@ impl Job<'_> {
         let object = OsString::from(scratch.path.join(cache::OBJECT));
         let (mut status, mut text);
         if self.checked {
-            // Linked by itself, as the driver would add the sanitizer's own library.
-            let unit = OsString::from(scratch.path.join("unit.o"));
-            args.extend(["-c".into(), "-o".into(), unit.clone()]);
+            let assembly = OsString::from(scratch.path.join(ASSEMBLY));
+            args.extend(["-S".into(), "-o".into(), assembly.clone()]);
             (status, text) = self.toolchain.run(&args, &scratch.path)?;
             if status.success() {
-                let args = [&link[..], &[object, unit]].concat();
-                let linked = self.toolchain.run(&args, &scratch.path)?;
-                (status, text) = (linked.0, text + &linked.1);
+                let failed = |error| storage(scratch.folder.path().display(), error);
+                let written = scratch.folder.read_built(ASSEMBLY).map_err(failed)?;
+                let padded = padding::padded(&String::from_utf8_lossy(&written));
+                scratch.folder.replace(ASSEMBLY, padded.as_bytes()).map_err(failed)?;
+                // Linked by itself, as the driver would add the sanitizer's own library.
+                let unit = OsString::from(scratch.path.join("unit.o"));
+                let assemble = ["-c".into(), assembly, "-o".into(), unit.clone()];
+                for args in [&assemble[..], &[&link[..], &[object, unit]].concat()] {
+                    let next = self.toolchain.run(args, &scratch.path)?;
+                    (status, text) = (next.0, text + &next.1);
+                    if !status.success() {
+                        break;
+                    }
+                }
             }
         } else {
             args.extend(link);
@@ -306,6 +319,11 @@ impl Job<'_> {
                     "-fno-ipa-icf",
                 ];
                 args.extend(apart.map(OsString::from));
+            }
+            // Each variable is reached by its own name, so that there can be room around it.
+            if cfg!(target_arch = "aarch64") {
+                let clang = self.toolchain.is_clang();
+                args.push(if clang { "-mno-global-merge" } else { "-fno-section-anchors" }.into());
             }
             if cfg!(target_arch = "x86_64") && !self.toolchain.is_clang() {
                 args.extend(

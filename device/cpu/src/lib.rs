@@ -39,6 +39,7 @@ mod module;
 mod monotonic;
 mod os_thread;
 mod outcome;
+mod padding;
 mod pool;
 mod ptx;
 mod run;

@@ -14,19 +14,29 @@ use crate::function::{demangled, Function};
 
 type Reader = EndianArcSlice<LittleEndian>;
 
-/// A thread-local variable of a module: block-shared memory, or the CPU device's own.
+/// A variable of a module that can be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Variable {
-    /// Among the module's thread-local variables.
+    /// Among the module's thread-local variables, or addresses.
     pub(crate) range: Range<usize>,
     pub(crate) name: String,
-    pub(crate) is_shared: bool,
+    /// Not the CPU device's own, nor the compiler's.
+    pub(crate) is_users: bool,
+}
+
+/// Those of a module, in the order of their places.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Variables {
+    /// Thread-local ones, which are block-shared memory, by their offsets.
+    pub(crate) locals: Arc<[Variable]>,
+    /// `__device__`, `__constant__` and static ones, by their addresses.
+    pub(crate) globals: Arc<[Variable]>,
 }
 
 /// Debug information that is read when it is first asked for.
 pub(crate) struct Lines {
     object: Vec<u8>,
-    locals: OnceLock<Arc<[Variable]>>,
+    variables: OnceLock<Variables>,
     /// From addresses in the object to those in memory.
     bias: usize,
     context: OnceLock<Option<Mutex<Context<Reader>>>>,
@@ -35,7 +45,7 @@ pub(crate) struct Lines {
 impl Lines {
     /// Of an object that was loaded so far from where it says.
     pub(crate) fn of(object: &[u8], bias: usize) -> Lines {
-        Lines { object: object.to_vec(), locals: OnceLock::new(), bias, context: OnceLock::new() }
+        Lines { object: object.to_vec(), variables: OnceLock::new(), bias, context: OnceLock::new() }
     }
 
     /// The functions, inlined ones included, that a counter stands in, behind a call or `exact`; innermost
@@ -58,27 +68,43 @@ impl Lines {
         functions
     }
 
-    /// The thread-local variables, by their offsets; none where the object has no symbols.
-    pub(crate) fn thread_locals(&self) -> Arc<[Variable]> {
-        Arc::clone(self.locals.get_or_init(|| {
-            let Ok(file) = object::File::parse(&*self.object) else { return Arc::default() };
-            let symbols =
-                file.symbols().filter(|symbol| symbol.kind() == SymbolKind::Tls && symbol.size() > 0);
-            let mut found: Vec<Variable> = symbols
-                .map(|symbol| {
-                    let raw = symbol.name().unwrap_or_default();
-                    let start = symbol.address() as usize;
-                    // The device's own variables, and the compiler's guards.
-                    let is_shared =
-                        !raw.contains("rushmem_cpu_") && !raw.starts_with("_ZG") && !raw.starts_with("__tls");
-                    let name = demangled(Cow::Borrowed(raw));
-                    let name = name.rsplit("::").next().unwrap_or_default().to_owned();
-                    Variable { range: start..start + symbol.size() as usize, name, is_shared }
+    /// The variables; none where the object has no symbols.
+    pub(crate) fn variables(&self) -> &Variables {
+        self.variables.get_or_init(|| {
+            let Ok(file) = object::File::parse(&*self.object) else { return Variables::default() };
+            let is_writable = |section| {
+                let section = file.section_by_index(section);
+                section.is_ok_and(|section| {
+                    let name = section.name().unwrap_or_default();
+                    name == ".data"
+                        || name == ".bss"
+                        || name.starts_with(".data.")
+                        || name.starts_with(".bss.")
                 })
-                .collect();
-            found.sort_by_key(|variable| variable.range.start);
-            found.into()
-        }))
+            };
+            let (mut locals, mut globals) = (Vec::new(), Vec::new());
+            for symbol in file.symbols().filter(|symbol| symbol.size() > 0) {
+                let raw = symbol.name().unwrap_or_default();
+                // The device's own variables, and the compiler's guards and tables.
+                let own = ["_ZG", "_ZT", "__tls"].iter().any(|begin| raw.starts_with(begin));
+                let is_users = !raw.contains("rushmem_cpu_") && !own;
+                let name = demangled(Cow::Borrowed(raw));
+                let name = name.rsplit("::").next().unwrap_or_default().to_owned();
+                let (start, size) = (symbol.address() as usize, symbol.size() as usize);
+                match symbol.kind() {
+                    SymbolKind::Tls => locals.push(Variable { range: start..start + size, name, is_users }),
+                    SymbolKind::Data if symbol.section_index().is_some_and(is_writable) => {
+                        let start = start.wrapping_add(self.bias);
+                        globals.push(Variable { range: start..start.wrapping_add(size), name, is_users });
+                    }
+                    _ => {}
+                }
+            }
+            for list in [&mut locals, &mut globals] {
+                list.sort_by_key(|variable| variable.range.start);
+            }
+            Variables { locals: locals.into(), globals: globals.into() }
+        })
     }
 
     fn read(&self) -> Option<Context<Reader>> {

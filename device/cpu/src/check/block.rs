@@ -14,6 +14,7 @@ use super::fault::Fault;
 use super::launch::CheckedLaunch;
 use super::report;
 use super::shared::SharedMemory;
+use crate::lines::Variable;
 use crate::lock::lock;
 use crate::stack_trace::Counters;
 
@@ -42,6 +43,8 @@ pub(crate) struct CheckedBlock {
     threads: Vec<CheckedThread>,
     pages: Pages,
     shared: SharedMemory,
+    /// The module's other variables.
+    globals: Arc<[Variable]>,
     /// Where the word is by which the launch's blocks meet.
     grid_barrier: Option<usize>,
     /// How often it has come there.
@@ -68,12 +71,13 @@ impl CheckedBlock {
         grid_barrier: Option<usize>,
     ) -> Box<CheckedBlock> {
         let statics = crate::signals::thread_locals_of(launch.code.slot as usize);
-        let variables = launch.code.lines().thread_locals();
+        let variables = launch.code.lines().variables();
         let mut made = Box::new(CheckedBlock {
             launch: Arc::clone(launch),
             threads: Vec::with_capacity(threads),
             pages: Pages::default(),
-            shared: SharedMemory::new(shared, statics, variables),
+            shared: SharedMemory::new(shared, statics, Arc::clone(&variables.locals)),
+            globals: Arc::clone(&variables.globals),
             grid_barrier,
             met: 0,
             live: Default::default(),

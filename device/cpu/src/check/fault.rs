@@ -20,6 +20,8 @@ pub(crate) enum What {
     Outside(Outside),
     /// Beside shared memory: dynamic, or a variable's; how far past its end, or before its beginning.
     PastShared { name: Option<String>, size: usize, past: isize },
+    /// Beside a `__device__`, `__constant__` or static variable, likewise.
+    PastGlobal { name: String, size: usize, past: isize },
     /// Shared memory that the block has not written.
     Unwritten { name: Option<String>, offset: usize },
     /// A word that is not on its natural alignment.
@@ -45,7 +47,7 @@ impl What {
     pub(crate) fn head(&self) -> &'static str {
         match self {
             What::Outside(Outside::Freed(_)) => "use after free",
-            What::Outside(_) | What::PastShared { .. } => "out of bounds",
+            What::Outside(_) | What::PastShared { .. } | What::PastGlobal { .. } => "out of bounds",
             What::Unwritten { .. } => "read of memory that was never written",
             What::Misaligned => "misaligned word",
             What::Unequal { .. } => "a collective call with unequal arguments",
@@ -95,14 +97,9 @@ impl Fault {
             (None, None) => "dynamic shared memory".into(),
         };
         match &self.what {
-            What::PastShared { name, size, past } => {
-                let begins = match past {
-                    0 => "begins at the end of".into(),
-                    1.. => format!("begins {past} bytes past the end of"),
-                    _ if past.unsigned_abs() < self.bytes => "runs over an end of".into(),
-                    _ => format!("begins {} bytes before", past.unsigned_abs()),
-                };
-                format!("it {begins} {}", shared(name, Some(*size)))
+            What::PastShared { name, size, past } => self.beside(*past, &shared(name, Some(*size))),
+            What::PastGlobal { name, size, past } => {
+                self.beside(*past, &format!("the variable `{name}` of {size} bytes"))
             }
             What::Unwritten { name, offset } => {
                 format!("offset {offset} of {}; no thread of the block has written it", shared(name, None))
@@ -115,6 +112,16 @@ impl Fault {
                 format!("{text}: not a multiple of the word's size, and so not atomic; GPUs fail")
             }
             What::Scope(_) | What::Unequal { .. } => String::new(),
+        }
+    }
+
+    /// How an access lies to what it is beside.
+    fn beside(&self, past: isize, what: &str) -> String {
+        match past {
+            0 => format!("it begins at the end of {what}"),
+            1.. => format!("it begins {past} bytes past the end of {what}"),
+            _ if past.unsigned_abs() < self.bytes => format!("it runs over an end of {what}"),
+            _ => format!("it begins {} bytes before {what}", past.unsigned_abs()),
         }
     }
 

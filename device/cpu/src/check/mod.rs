@@ -51,6 +51,7 @@ mod launch;
 mod report;
 mod segment;
 mod shared;
+mod variables;
 mod world;
 
 use std::sync::{Arc, OnceLock};

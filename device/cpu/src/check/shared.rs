@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::fault::What;
+use super::variables::{find, Found};
 use crate::lines::Variable;
 
 /// Bytes on either side of dynamic shared memory that belong to nobody.
@@ -57,19 +58,18 @@ impl SharedMemory {
 
     fn judge_static(&mut self, at: usize, bytes: usize, write: bool) -> Option<What> {
         let offset = at - self.statics.start;
-        let after = self.variables.partition_point(|variable| variable.range.start <= offset);
-        // Without a symbol table, or before the first: not ours to judge.
-        let variable = &self.variables[after.checked_sub(1)?];
-        if !variable.is_shared {
-            return None;
+        match find(&self.variables, offset, bytes) {
+            Found::Unknown => None,
+            Found::Beside(variable, past) => {
+                let (name, size) = (Some(variable.name.clone()), variable.range.len());
+                Some(What::PastShared { name, size, past })
+            }
+            Found::In(variable) => {
+                let (start, name) = (variable.range.start, variable.name.clone());
+                let unwritten = self.judge_bytes(1, offset, bytes, write);
+                unwritten.then(|| What::Unwritten { name: Some(name), offset: offset - start })
+            }
         }
-        let (Range { start, end }, name) = (variable.range.clone(), Some(variable.name.clone()));
-        if offset + bytes > end {
-            let past = offset as isize - end as isize;
-            return Some(What::PastShared { name, size: end - start, past });
-        }
-        let unwritten = self.judge_bytes(1, offset, bytes, write);
-        unwritten.then_some(What::Unwritten { name, offset: offset - start })
     }
 
     /// Notes a write; whether a read finds nothing that was written.
@@ -86,8 +86,8 @@ impl SharedMemory {
 mod tests {
     use super::*;
 
-    fn variable(range: Range<usize>, name: &str, is_shared: bool) -> Variable {
-        Variable { range, name: name.into(), is_shared }
+    fn variable(range: Range<usize>, name: &str, is_users: bool) -> Variable {
+        Variable { range, name: name.into(), is_users }
     }
 
     #[test]

@@ -7,6 +7,8 @@ use crate::check::actor::{Access, Spot};
 use crate::check::calls::{self, Asked, Call};
 use crate::check::clock::Track;
 use crate::check::fault::{Fault, What};
+use crate::check::variables::{find, Found};
+use crate::padding::GUARD;
 use crate::stack_trace::Counters;
 
 impl CheckedBlock {
@@ -15,7 +17,7 @@ impl CheckedBlock {
     pub(super) fn judge(&mut self, at: usize, spot: Option<Spot>, bytes: usize, write: bool) -> Option<What> {
         let spot = match spot {
             Some(spot) if spot.space & 1 << 15 == 0 => spot,
-            _ => return self.shared.judge(at, bytes, write),
+            _ => return self.shared.judge(at, bytes, write).or_else(|| self.judge_global(at, bytes)),
         };
         let world = &self.launch.chain.world;
         let end = spot.at + bytes;
@@ -34,6 +36,17 @@ impl CheckedBlock {
             }
             Err(outside) => Some(What::Outside(outside)),
         }
+    }
+
+    /// The same of memory that is the module's, if any.
+    fn judge_global(&self, at: usize, bytes: usize) -> Option<What> {
+        let near = self.globals.first()?.range.start.saturating_sub(GUARD)
+            ..self.globals.last()?.range.end.saturating_add(GUARD);
+        if !near.contains(&at) {
+            return None;
+        }
+        let Found::Beside(variable, past) = find(&self.globals, at, bytes) else { return None };
+        Some(What::PastGlobal { name: variable.name.clone(), size: variable.range.len(), past })
     }
 
     /// Keeps a fault for the next time that texts can be made, unless it has one of its kind and place.
