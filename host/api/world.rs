@@ -204,8 +204,8 @@ impl World {
         }
     }
 
-    /// What this PE has asked `pe` for so far. All but [`Counters::retries`] is counted in traced runs alone
-    /// (`RUSHMEM_TRACE`).
+    /// What this PE has asked `pe` for so far. All but [`Counters::retries`] is counted under
+    /// `RUSHMEM_COUNTERS=1` and in traced runs alone (`RUSHMEM_TRACE`).
     pub fn counters(&self, pe: Pe) -> Result<Counters> {
         let mut raw = rushmem_counters_t::default();
         // SAFETY: a live handle and a place for the answer.

@@ -1,6 +1,7 @@
 //! `RUSHMEM_TRACE`: what a traced run leaves behind, as python's parser reads it and as
 //! `rushmem-info --trace` explains it: whole, nested, with the right peers, after any end of a process.
 
+mod counters;
 mod nvtx;
 mod retries;
 

@@ -394,7 +394,8 @@ typedef struct rushmem_near_t {
 } rushmem_near_t;
 
 /* What a PE has asked another one for so far: its host, streams of the CPU device included, and its kernels
- * there. All but `retries` is counted in traced runs alone (`RUSHMEM_TRACE`), else 0. */
+ * there. All but `retries` is counted under `RUSHMEM_COUNTERS=1` and in traced runs alone (`RUSHMEM_TRACE`),
+ * else 0. */
 typedef struct rushmem_counters_t {
   /* Operations of the host. */
   uint64_t operations;

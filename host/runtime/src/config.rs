@@ -86,6 +86,8 @@ pub(crate) struct Config {
     pub(crate) check: check::Mode,
     /// Where timelines go (`RUSHMEM_TRACE`); the PE's number comes into the name.
     pub(crate) trace: Option<PathBuf>,
+    /// Whether calls are counted without a timeline, too (`RUSHMEM_COUNTERS`).
+    pub(crate) counters: bool,
     /// NVRTC's library (`RUSHMEM_NVRTC`).
     pub(crate) nvrtc: Option<PathBuf>,
     /// nvJitLink's library (`RUSHMEM_NVJITLINK`).
@@ -215,6 +217,7 @@ impl Config {
             cxx: get("RUSHMEM_CXX").map(PathBuf::from),
             check,
             trace: get("RUSHMEM_TRACE").map(PathBuf::from),
+            counters: get("RUSHMEM_COUNTERS").map_or(Ok(false), |v| on_or_off("RUSHMEM_COUNTERS", &v))?,
             nvrtc: get("RUSHMEM_NVRTC").map(PathBuf::from),
             nvjitlink: get("RUSHMEM_NVJITLINK").map(PathBuf::from),
             compile_for: get("RUSHMEM_COMPILE_FOR").map_or_else(|| Ok(Vec::new()), |v| capabilities(&v))?,
@@ -312,6 +315,15 @@ fn bytes(name: &str, text: &str) -> Result<u64> {
     Ok(value as u64)
 }
 
+/// Parses a switch.
+fn on_or_off(name: &str, text: &str) -> Result<bool> {
+    match text.trim() {
+        "1" => Ok(true),
+        "0" => Ok(false),
+        _ => Err(err!(ENVIRONMENT, "{name}={text}: expected 1 or 0")),
+    }
+}
+
 /// Parses seconds, a fraction allowed.
 fn seconds(name: &str, text: &str) -> Result<f64> {
     match text.trim().trim_end_matches('s').parse::<f64>() {
@@ -364,6 +376,7 @@ mod tests {
             ("RUSHMEM_NODES", "0,65536"),
             ("RUSHMEM_FAR_GPU", "maybe"),
             ("RUSHMEM_FAR_COPIES", "pigeons"),
+            ("RUSHMEM_COUNTERS", "some"),
             ("RUSHMEM_RING_SLOTS", "32"),
             ("RUSHMEM_RING_SLOTS", "100"),
             ("RUSHMEM_RING_SLOTS", "131072"),

@@ -8,13 +8,14 @@ use rushmem_bootstrap_uid::environment::detect_here;
 use crate::logging;
 
 /// Every `RUSHMEM_*` variable of the runtime, its launchers and tools. A test compares it with the sources.
-const KNOWN: [&str; 49] = [
+const KNOWN: [&str; 50] = [
     "RUSHMEM_BOOTSTRAP",
     "RUSHMEM_CACHE_DIR",
     "RUSHMEM_CARD",
     "RUSHMEM_CHECK",
     "RUSHMEM_COLLECTIVES",
     "RUSHMEM_COMPILE_FOR",
+    "RUSHMEM_COUNTERS",
     "RUSHMEM_CPU_BLOCKS",
     "RUSHMEM_CPU_STACK",
     "RUSHMEM_CPU_THREADS",

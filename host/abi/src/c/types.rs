@@ -215,7 +215,8 @@ pub struct rushmem_peer_t {
 }
 
 /// What a PE has asked another one for so far: its host, streams of the CPU device included, and its kernels
-/// there. All but `retries` is counted in traced runs alone (`RUSHMEM_TRACE`), else 0.
+/// there. All but `retries` is counted under `RUSHMEM_COUNTERS=1` and in traced runs alone (`RUSHMEM_TRACE`),
+/// else 0.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct rushmem_counters_t {

@@ -16,7 +16,8 @@ const TAIL: &str = "\n]}\n";
 const MOST: u64 = 1 << 30;
 
 pub(crate) struct TraceFile {
-    file: File,
+    /// None where only counters are wanted.
+    file: Option<File>,
     /// Where the tail is.
     end: u64,
     first: bool,
@@ -44,18 +45,31 @@ impl TraceFile {
     pub(crate) fn create(path: &Path) -> io::Result<TraceFile> {
         let file = File::create(path)?;
         file.write_all_at(format!("{HEAD}{TAIL}").as_bytes(), 0)?;
-        Ok(TraceFile {
-            file,
+        Ok(TraceFile { file: Some(file), ..TraceFile::nowhere() })
+    }
+
+    /// Takes nothing.
+    pub(crate) fn nowhere() -> TraceFile {
+        TraceFile {
+            file: None,
             end: HEAD.len() as u64,
             first: true,
             buffer: String::new(),
             dropped: 0,
             told: 0,
-        })
+        }
+    }
+
+    /// Whether there is a file.
+    pub(crate) fn is_there(&self) -> bool {
+        self.file.is_some()
     }
 
     /// One more event, for the next [`TraceFile::write`].
     pub(crate) fn add(&mut self, event: &Value) {
+        if self.file.is_none() {
+            return;
+        }
         if self.end + self.buffer.len() as u64 > MOST {
             self.dropped += 1;
             return;
@@ -67,12 +81,10 @@ impl TraceFile {
 
     /// Writes what has been added.
     pub(crate) fn write(&mut self) -> io::Result<()> {
-        if self.buffer.is_empty() {
-            return Ok(());
-        }
+        let Some(file) = self.file.as_ref().filter(|_| !self.buffer.is_empty()) else { return Ok(()) };
         let events = self.buffer.len() as u64;
         self.buffer.push_str(TAIL);
-        self.file.write_all_at(self.buffer.as_bytes(), self.end)?;
+        file.write_all_at(self.buffer.as_bytes(), self.end)?;
         self.buffer.clear();
         self.end += events;
         Ok(())

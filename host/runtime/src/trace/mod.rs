@@ -1,7 +1,8 @@
 //! What is seen of a run from outside: spans around host calls, launches and streams' work, for a timeline in
-//! a file (`RUSHMEM_TRACE`, [`timeline`]), for a profiler that takes NVTX ranges ([`nvtx`]), or for both.
+//! a file (`RUSHMEM_TRACE`, [`timeline`]), for its counters alone (`RUSHMEM_COUNTERS`), for a profiler that
+//! takes NVTX ranges ([`nvtx`]).
 //!
-//! A run that neither looks at has no trace: operations on mapped memory ask nothing, as [`Reached`] says how
+//! A run that none of them looks at has no trace: operations on mapped memory ask nothing, as [`Reached`] says how
 //! they are carried out; everything else asks one pointer.
 //!
 //! [`Reached`]: crate::op::Reached
@@ -32,14 +33,17 @@ pub(crate) struct Trace {
 }
 
 impl Trace {
-    /// Of PE `pe`, described by `who`; `given` names the files. None where nobody looks.
+    /// Of PE `pe`, described by `who`; `given` names the files, `counters` asks for counters without them. None
+    /// where nobody looks.
     pub(crate) fn create(
         given: Option<&Path>,
+        counters: bool,
         pe: i32,
         who: &str,
         stall: Option<Duration>,
     ) -> Result<Option<Arc<Trace>>> {
-        let timeline = given.map(|given| Timeline::create(given, pe, who, stall)).transpose()?;
+        let wanted = given.is_some() || counters;
+        let timeline = wanted.then(|| Timeline::create(given, pe, who, stall)).transpose()?;
         let tool = nvtx::tool();
         Ok((timeline.is_some() || tool.is_some()).then(|| Arc::new(Trace { timeline, tool })))
     }

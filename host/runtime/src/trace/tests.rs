@@ -4,7 +4,7 @@ use super::*;
 use serde_json::Value;
 
 fn create(folder: &Path) -> Arc<Timeline> {
-    Timeline::create(&folder.join("out.json"), 3, "PE 3 (a test)", Some(Duration::from_millis(50)))
+    Timeline::create(Some(&folder.join("out.json")), 3, "PE 3 (a test)", Some(Duration::from_millis(50)))
         .expect("a file in a fresh folder")
 }
 

@@ -46,6 +46,8 @@ pub(crate) struct Timeline {
     who: String,
     /// What a stall is.
     stall: Option<Duration>,
+    /// Whether spans are kept for a file.
+    spans: bool,
     lanes: Mutex<Vec<Arc<TraceLane>>>,
     /// Those of kernels' threads.
     pub(super) rows: Mutex<KernelRows>,
@@ -63,6 +65,7 @@ pub(super) struct TraceLane {
     pub(super) tid: u32,
     name: String,
     stall: Option<Duration>,
+    keeps_spans: bool,
     pub(super) spans: Mutex<Spans>,
 }
 
@@ -85,20 +88,29 @@ thread_local! {
 static NAMES: AtomicUsize = AtomicUsize::new(1);
 
 impl Timeline {
-    /// Of PE `pe`, described by `who`, in a file beside `given` that has its number in its name. What lasts
-    /// as long as `stall` is counted as a stall.
-    pub(crate) fn create(given: &Path, pe: i32, who: &str, stall: Option<Duration>) -> Result<Arc<Timeline>> {
-        let path = file::path_of(given, pe);
-        let failed = |e: std::io::Error| Error::io(format!("RUSHMEM_TRACE: {}", path.display()), &e);
-        let mut file = TraceFile::create(&path).map_err(failed)?;
-        file.add(&naming("process_name", who, (pe, 0)));
-        file.add(&note("process_sort_index", json!({"sort_index": pe}), pe));
-        file.write().map_err(failed)?;
+    /// Of PE `pe`, described by `who`, in a file beside `given` that has its number in its name; without it
+    /// calls are counted and leave no spans. What lasts as long as `stall` is counted as a stall.
+    pub(crate) fn create(
+        given: Option<&Path>,
+        pe: i32,
+        who: &str,
+        stall: Option<Duration>,
+    ) -> Result<Arc<Timeline>> {
+        let path = given.map(|given| file::path_of(given, pe));
+        let mut file = TraceFile::nowhere();
+        if let Some(path) = &path {
+            let failed = |e: std::io::Error| Error::io(format!("RUSHMEM_TRACE: {}", path.display()), &e);
+            file = TraceFile::create(path).map_err(failed)?;
+            file.add(&naming("process_name", who, (pe, 0)));
+            file.add(&note("process_sort_index", json!({"sort_index": pe}), pe));
+            file.write().map_err(failed)?;
+        }
         let trace = Arc::new(Timeline {
             pe,
             name: NAMES.fetch_add(1, Ordering::Relaxed),
             who: who.to_owned(),
             stall,
+            spans: file.is_there(),
             lanes: Mutex::default(),
             rows: Mutex::default(),
             counters: Mutex::default(),
@@ -114,7 +126,9 @@ impl Timeline {
             thread.spawn(move || write_on(&trace)).map_err(|e| Error::thread("the trace's thread", &e))?
         };
         *lock(&trace.writer) = Some(writer);
-        log::info!("{who}: its timeline goes to {}", path.display());
+        if let Some(path) = path {
+            log::info!("{who}: its timeline goes to {}", path.display());
+        }
         Ok(trace)
     }
 
@@ -170,8 +184,8 @@ impl Timeline {
     pub(super) fn new_lane(&self, name: &str) -> Arc<TraceLane> {
         static THREADS: AtomicU32 = AtomicU32::new(1);
         let tid = THREADS.fetch_add(1, Ordering::Relaxed);
-        let lane =
-            Arc::new(TraceLane { tid, name: name.to_owned(), stall: self.stall, spans: Mutex::default() });
+        let (name, stall, keeps_spans) = (name.to_owned(), self.stall, self.spans);
+        let lane = Arc::new(TraceLane { tid, name, stall, keeps_spans, spans: Mutex::default() });
         lock(&self.lanes).push(Arc::clone(&lane));
         lane
     }
@@ -254,6 +268,9 @@ impl TraceLane {
         let Some((event, told)) = spans.open.pop() else { return };
         if spans.open.is_empty() {
             spans.counters.count(&event, end, self.stall);
+        }
+        if !self.keeps_spans {
+            return;
         }
         // An end whose beginning is written belongs to it.
         if spans.ended.len() < BUFFERED || told {

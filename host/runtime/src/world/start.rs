@@ -76,7 +76,8 @@ impl World {
         let mine = Card::mine(&config, boot.rank(), kind)?;
         let member = Member::new()?;
         fork::prepare_text(&mine.who());
-        let trace = Trace::create(config.trace.as_deref(), mine.pe as i32, &mine.who(), config.stall_report)?;
+        let (path, counters) = (config.trace.as_deref(), config.counters);
+        let trace = Trace::create(path, counters, mine.pe as i32, &mine.who(), config.stall_report)?;
         let timeline = trace.as_ref().and_then(|trace| trace.timeline());
         // Listens before the cards travel: a PE that reads this card can connect at once.
         let listener =
