@@ -149,17 +149,26 @@ impl Operand {
         Err(error::invalid(py, &format!("{what} has gaps between its elements; make it contiguous")))
     }
 
-    /// What a stream must not lose: objects of the host. Symmetric arrays are noted, and are safe without.
-    pub(crate) fn lend(self, py: Python<'_>, stream: usize, held: &mut Vec<Py<PyAny>>) -> PyResult<()> {
+    /// What a stream must not lose. Symmetric arrays are noted, and are safe without.
+    pub(crate) fn lend(self, py: Python<'_>, stream: usize, loan: &mut Loan) -> PyResult<()> {
         match self.held {
             Held::Array(array) => array.get().memory.uses.note(stream),
-            Held::Buffer(buffer) => held.push(Py::new(py, Lent { _buffer: buffer })?.into_any()),
-            Held::Object(object, true) => held.push(object),
-            // A tensor of a GPU: its allocator knows streams (torch: record_stream).
-            Held::Object(_, false) => {}
+            Held::Buffer(buffer) => loan.host.push(Py::new(py, Lent { _buffer: buffer })?.into_any()),
+            Held::Object(object, true) => loan.host.push(object),
+            Held::Object(object, false) => loan.device.push(object),
         }
         Ok(())
     }
+}
+
+/// What one call lends to its stream.
+#[derive(Default)]
+pub(crate) struct Loan {
+    /// Objects in host memory.
+    pub(crate) host: Vec<Py<PyAny>>,
+    /// Objects in a GPU's, whose allocator (torch's, cupy's) knows the stream that they were made on and none
+    /// else: dropped, their memory is another object's at once.
+    pub(crate) device: Vec<Py<PyAny>>,
 }
 
 /// A buffer that a stream holds.
