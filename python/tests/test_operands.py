@@ -1,4 +1,4 @@
-"""What operations take beside symmetric arrays: how long a stream holds it."""
+"""What operations take beside symmetric arrays: how long a stream holds it, and its strides."""
 
 import gc
 import time
@@ -7,6 +7,7 @@ import weakref
 import numpy
 import pytest
 
+import rushmem
 from conftest import ON_GPU
 from rushmem.testing import run
 from stand_ins import KINDS, CudaTensor
@@ -84,3 +85,62 @@ def test_allocations_let_go_of_what_streams_have_passed(world):
     while held() is not None and time.monotonic() < limit:
         world.collect()
     assert held() is None
+
+
+def strided(world, seed):
+    """One distance between elements is taken from every kind of array, as from numpy's."""
+    rng, me = numpy.random.default_rng(seed), world.my_pe
+    right = (me + 1) % world.n_pes
+    stream = world.stream()
+    for kind in KINDS:
+        for dtype in ["uint8", "int32", "float64"]:
+            everyone = rng.integers(0, 100, (world.n_pes, 40, 6)).astype(dtype)
+            mine, theirs = everyone[me].copy(), everyone[(me - 1) % world.n_pes]
+            a = world.empty((40, 6), dtype)
+            world.barrier_all()
+            for on in [None, stream]:
+                a[:3].put(kind(mine[:18, :1]), right, stream=on)
+                world.quiet(stream=on)
+                a[:, 1].put(kind(mine[:, 2]), right, stream=on)
+                a[0:8, 3].put(kind(mine[::5, 4]), right, stream=on)
+                stream.synchronize()
+                world.barrier_all()
+                expected = numpy.zeros((40, 6), dtype)
+                expected[:3] = theirs[:18, 0].reshape(3, 6)
+                expected[:, 1] = theirs[:, 2]
+                expected[0:8, 3] = theirs[::5, 4]
+                numpy.testing.assert_array_equal(a.get(me), expected)
+                out = numpy.zeros((40, 6), dtype)
+                a[:, 1].get(me, kind(out[:, 5]), stream=on)
+                stream.synchronize()
+                numpy.testing.assert_array_equal(out[:, 5], theirs[:, 2])
+                assert not out[:, :5].any()
+                world.barrier_all()
+                a.put(numpy.zeros((40, 6), dtype), me)
+                world.barrier_all()
+            flat = a.reshape(240)
+            for into, wrong in [
+                (flat[:120], mine[:, ::2]), (flat, mine.T), (flat[:40], mine[::-1, 2]), (flat[:40], numpy.broadcast_to(mine[0, 0], 40)),
+            ]:
+                try:
+                    into.put(kind(wrong), right)
+                    return f"{kind} {wrong.strides}: no error"
+                except BufferError:
+                    pass
+    world.barrier_all()
+    return True
+
+
+def test_strided_arrays_of_every_kind(rng):
+    assert run(2, strided, int(rng.integers(1 << 31))) == [True, True]
+
+
+def test_kernels_and_collectives_refuse_gaps(world):
+    twice = world.load(TWICE).kernel("twice")
+    a = world.empty(5, "int64")
+    for kind in KINDS:
+        wide = kind(numpy.zeros(10, "int64")[::2])
+        with pytest.raises(rushmem.InvalidArgument, match="gaps"):
+            twice.launch(1, 5, wide, a, 5)
+        with pytest.raises(rushmem.InvalidArgument, match="gaps"):
+            world.team.reduce(a, wide)
