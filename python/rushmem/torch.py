@@ -1,14 +1,16 @@
-"""rushmem for torch: symmetric tensors, and collectives on them as torch.distributed has them.
+"""rushmem for torch: symmetric tensors, puts and signals, and collectives as torch.distributed has them.
 
     import rushmem.torch as rt
 
     rt.init()                                  # torchrun's PEs, or those of torch.distributed's group
     x = rt.empty(1024, dtype=torch.bfloat16)   # a tensor in the symmetric heap
     rt.all_reduce(x)                           # in the turn of torch's current stream; graphs take it
+    rt.put(x, y, pe)                           # y, any tensor of the device, to x on PE pe; likewise
 
-Functions work on any contiguous tensor of the PE's device; symmetric ones are faster, because every PE
-reaches them. On the CPU device they are calls of the host. A world of one's own is `rt.init()`;
-`with rushmem.init() as world` and `rt.use(world)` do as well.
+Collectives work on any contiguous tensor of the PE's device; symmetric ones are faster, because every PE
+reaches them. All is in the turn of torch's current stream of the world's device; on the CPU device these are
+calls of the host. A world of one's own is `rt.init()`; `with rushmem.init() as world` and `rt.use(world)` do
+as well.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ from rushmem._profile import range_of
 
 __all__ = [
     "all_gather", "all_gather_into_tensor", "all_reduce", "all_to_all_single", "array", "barrier", "broadcast", "empty",
-    "finalize", "init", "peer", "pool", "reduce_scatter", "reduce_scatter_tensor", "stream", "team", "use", "world",
+    "fence", "finalize", "get", "init", "p", "peer", "pool", "put", "put_signal", "quiet", "reduce_scatter",
+    "reduce_scatter_tensor", "signal_op", "signal_wait_until", "stream", "team", "use", "wait_until", "world",
 ]
 
 _world: World | None = None
@@ -65,7 +68,7 @@ def finalize() -> None:
     """Leaves the job in good order. Collective. Tensors that are alive keep their memory."""
     global _world
     if _world is not None:
-        torch.cuda.synchronize() if _on_gpu() else None
+        torch.cuda.synchronize(_world.device) if _on_gpu() else None
         _world.finalize()
     _world = None
 
@@ -80,8 +83,9 @@ def _on_gpu() -> bool:
 
 
 def stream() -> Any:
-    """What operations take as their stream: torch's current one on a GPU, none on the CPU."""
-    return torch.cuda.current_stream() if _on_gpu() else None
+    """What operations take as their stream: torch's current one on the world's GPU, which need not be torch's
+    current device; none on the CPU."""
+    return torch.cuda.current_stream(_world.device) if _world is not None and _on_gpu() else None
 
 
 def empty(*shape: Any, dtype: torch.dtype | None = None) -> torch.Tensor:
@@ -109,10 +113,18 @@ def pool() -> Any:
     return made
 
 
-def array(tensor: torch.Tensor) -> Array:
-    """The symmetric array behind a tensor of `empty`'s, or behind a contiguous part of one: for put, get,
-    signals and kernels."""
-    return world().array_at(tensor.data_ptr(), tuple(tensor.shape), tensor.dtype)
+def array(tensor: torch.Tensor | Array) -> Array:
+    """The symmetric array behind a tensor of `empty`'s, or behind a part of one that is contiguous or has one
+    distance between its elements: for put, get, signals and kernels."""
+    if isinstance(tensor, Array):
+        return tensor
+    if tensor.is_contiguous():
+        return world().array_at(tensor.data_ptr(), tuple(tensor.shape), tensor.dtype)
+    wide = [(n, stride) for n, stride in zip(tensor.shape, tensor.stride()) if n > 1]
+    if len(wide) != 1 or wide[0][1] < 1:
+        raise rushmem.InvalidArgument("the tensor has gaps between its elements in more than one dimension")
+    [(n, stride)] = wide
+    return world().array_at(tensor.data_ptr(), ((n - 1) * stride + 1,), tensor.dtype)[::stride]
 
 
 def peer(tensor: torch.Tensor, pe: int) -> torch.Tensor:
@@ -121,6 +133,72 @@ def peer(tensor: torch.Tensor, pe: int) -> torch.Tensor:
     if theirs is None:
         raise rushmem.Unsupported(f"PE {pe}'s memory is not mapped here; put and get reach it")
     return torch.from_dlpack(theirs)
+
+
+def put(dst: torch.Tensor | Array, src: torch.Tensor | Array, pe: int) -> None:
+    """`src`, any tensor of the device, to `dst`, a symmetric one of as many elements, on PE `pe`. It is seen
+    there after `quiet()` or a barrier on the stream, or by a signal."""
+    with range_of(torch, "put"):
+        array(dst).put(src, pe, stream=stream())
+
+
+def get(dst: torch.Tensor | Array, src: torch.Tensor | Array, pe: int) -> torch.Tensor | Array:
+    """`src`, a symmetric tensor, of PE `pe` to `dst`, any tensor of the device with as many elements."""
+    with range_of(torch, "get"):
+        array(src).get(pe, dst, stream=stream())
+    return dst
+
+
+def p(dst: torch.Tensor | Array, value: Any, pe: int) -> None:
+    """One number to `dst`, a symmetric tensor of one element, on PE `pe`. It arrives in one piece."""
+    with range_of(torch, "p"):
+        array(dst).p(value, pe, stream=stream())
+
+
+def _signal(tensor: torch.Tensor | Array) -> Array:
+    """A signal is a word of uint64, for which torch has few operations: int64 stands for it."""
+    word = array(tensor)
+    return word.view_as("uint64") if word.dtype == "int64" else word
+
+
+def put_signal(
+    dst: torch.Tensor | Array, src: torch.Tensor | Array, signal: torch.Tensor | Array, value: int, pe: int, *, op: str = "set"
+) -> None:
+    """`put`, and then `signal` on PE `pe` becomes `value`, or that much more (`op="add"`): what waits for it
+    there finds the data. Signals are those of `world().signals()`, or words of a symmetric int64 tensor."""
+    with range_of(torch, "put_signal"):
+        array(dst).put_signal(src, _signal(signal), value, pe, op=op, stream=stream())
+
+
+def signal_op(signal: torch.Tensor | Array, value: int, pe: int, *, op: str = "set") -> None:
+    """`signal` on PE `pe` becomes `value`, or that much more (`op="add"`)."""
+    with range_of(torch, "signal_op"):
+        _signal(signal).signal_op(value, pe, op=op, stream=stream())
+
+
+def signal_wait_until(signal: torch.Tensor | Array, cmp: str, value: int) -> None:
+    """What is behind this on the stream begins once this PE's `signal` compares so: `(arrived, ">=", 1)`. On
+    the CPU the call returns then."""
+    with range_of(torch, "signal_wait_until"):
+        _signal(signal).signal_wait_until(cmp, value, stream=stream())
+
+
+def wait_until(ivar: torch.Tensor | Array, cmp: str, value: Any) -> None:
+    """The same of any symmetric tensor of one element, of this PE's."""
+    with range_of(torch, "wait_until"):
+        array(ivar).wait_until(cmp, value, stream=stream())
+
+
+def fence() -> None:
+    """What the stream has put, updated and signalled before is seen before what comes after."""
+    with range_of(torch, "fence"):
+        world().fence(stream=stream())
+
+
+def quiet() -> None:
+    """What the stream has put before has arrived, for what is behind it."""
+    with range_of(torch, "quiet"):
+        world().quiet(stream=stream())
 
 
 def _op(op: Any) -> str:
