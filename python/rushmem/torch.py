@@ -15,6 +15,8 @@ as well.
 
 from __future__ import annotations
 
+import itertools
+import math
 from typing import Any, Sequence
 
 import torch
@@ -25,13 +27,14 @@ from rushmem import Array, Stream, Team, World
 from rushmem._profile import range_of
 
 __all__ = [
-    "all_gather", "all_gather_into_tensor", "all_reduce", "all_to_all_single", "array", "barrier", "broadcast", "empty",
-    "fence", "finalize", "get", "init", "p", "peer", "pool", "put", "put_signal", "quiet", "reduce_scatter",
+    "Work", "all_gather", "all_gather_into_tensor", "all_reduce", "all_to_all_single", "array", "barrier", "broadcast",
+    "empty", "fence", "finalize", "get", "init", "p", "peer", "pool", "put", "put_signal", "quiet", "reduce_scatter",
     "reduce_scatter_tensor", "signal_op", "signal_wait_until", "stream", "team", "use", "wait_until", "world",
 ]
 
 _world: World | None = None
 _OPS = {"SUM": "sum", "PRODUCT": "prod", "MIN": "min", "MAX": "max", "BAND": "and", "BOR": "or", "BXOR": "xor"}
+_AVERAGE = ("AVG", "avg")
 
 
 def init(group: Any = None, **options: Any) -> World:
@@ -201,72 +204,165 @@ def quiet() -> None:
         world().quiet(stream=stream())
 
 
+class Work:
+    """What a collective gives for `async_op=True`. It is on the stream that was torch's current one, or was
+    over on return; `wait` puts what comes next on the stream that is current then behind it."""
+
+    def __init__(self) -> None:
+        on = stream()
+        self._device = world().device
+        self._event = None if on is None else on.record_event()
+
+    def wait(self, timeout: Any = None) -> bool:
+        """Blocks no thread on a GPU, as torch's of NCCL; `timeout` is the world's."""
+        if self._event is not None:
+            torch.cuda.current_stream(self._device).wait_event(self._event)
+        return True
+
+    def is_completed(self) -> bool:
+        return self._event is None or bool(self._event.query())
+
+
+def _done(result: Any, async_op: bool) -> Any:
+    return Work() if async_op else result
+
+
+def _team_of(group: Team | None) -> Team:
+    if group is None:
+        return world().team
+    if isinstance(group, Team):
+        return group
+    raise TypeError(
+        f"group is a {type(group).__name__}: a rushmem.Team is wanted, as rushmem.torch.team().split(...) makes; a world "
+        "of a ProcessGroup's members is rushmem.torch.init(group)"
+    )
+
+
 def _op(op: Any) -> str:
-    """An operator by torch's name or ours."""
+    """An operator by torch's name or ours; AVG is a sum that `_mean` divides."""
     name = str(op).rsplit(".", 1)[-1]
-    return _OPS.get(name, name)
+    return "sum" if name in _AVERAGE else _OPS.get(name, name)
 
 
-def all_reduce(tensor: torch.Tensor, op: Any = "sum", team: Team | None = None, *, slot_set: int = 0) -> torch.Tensor:
+def _is_mean(op: Any, *tensors: torch.Tensor) -> bool:
+    is_mean = str(op).rsplit(".", 1)[-1] in _AVERAGE
+    if is_mean and not all(tensor.is_floating_point() or tensor.is_complex() for tensor in tensors):
+        raise rushmem.InvalidArgument("averages are of floating-point numbers")
+    return is_mean
+
+
+def all_reduce(
+    tensor: torch.Tensor, op: Any = "sum", group: Team | None = None, async_op: bool = False, *, slot_set: int = 0
+) -> Any:
     """`tensor` of all members, combined by `op`, in place: the same bits on each, in every run."""
+    team, is_mean = _team_of(group), _is_mean(op, tensor)
     with range_of(torch, "all_reduce"):
-        (team or world().team).reduce(tensor, None, _op(op), stream=stream(), slot_set=slot_set)
-    return tensor
+        team.reduce(tensor, None, _op(op), stream=stream(), slot_set=slot_set)
+        if is_mean:
+            tensor.div_(len(team))
+    return _done(tensor, async_op)
 
 
 def all_gather_into_tensor(
-    output: torch.Tensor, input: torch.Tensor, team: Team | None = None, *, slot_set: int = 0
-) -> torch.Tensor:
+    output: torch.Tensor, input: torch.Tensor, group: Team | None = None, async_op: bool = False, *, slot_set: int = 0
+) -> Any:
     """`input` of each member is a part of `output` on all, in their order."""
     with range_of(torch, "all_gather"):
-        (team or world().team).fcollect(output, input, stream=stream(), slot_set=slot_set)
-    return output
+        _team_of(group).fcollect(output, input, stream=stream(), slot_set=slot_set)
+    return _done(output, async_op)
 
 
-def all_gather(tensor: torch.Tensor, team: Team | None = None, *, slot_set: int = 0) -> torch.Tensor:
+def all_gather(tensor: torch.Tensor, group: Team | None = None, *, slot_set: int = 0) -> torch.Tensor:
     """`tensor` of each member as a part of a new one, whose first dimension is the members. Private memory:
     for the symmetric, `all_gather_into_tensor`."""
-    members = len(team or world().team)
+    members = len(_team_of(group))
     output = torch.empty((members, *tensor.shape), dtype=tensor.dtype, device=tensor.device)
-    return all_gather_into_tensor(output, tensor, team, slot_set=slot_set)
+    all_gather_into_tensor(output, tensor, group, slot_set=slot_set)
+    return output
 
 
 def reduce_scatter_tensor(
-    output: torch.Tensor, input: torch.Tensor, op: Any = "sum", team: Team | None = None, *, slot_set: int = 0
-) -> torch.Tensor:
+    output: torch.Tensor, input: torch.Tensor, op: Any = "sum", group: Team | None = None, async_op: bool = False, *,
+    slot_set: int = 0,
+) -> Any:
     """Block j of all members' `input`, combined by `op`, is member j's `output`."""
+    team, is_mean = _team_of(group), _is_mean(op, output)
     with range_of(torch, "reduce_scatter"):
-        (team or world().team).reducescatter(output, input, _op(op), stream=stream(), slot_set=slot_set)
-    return output
+        team.reducescatter(output, input, _op(op), stream=stream(), slot_set=slot_set)
+        if is_mean:
+            output.div_(len(team))
+    return _done(output, async_op)
 
 
-def reduce_scatter(tensor: torch.Tensor, op: Any = "sum", team: Team | None = None, *, slot_set: int = 0) -> torch.Tensor:
+def reduce_scatter(tensor: torch.Tensor, op: Any = "sum", group: Team | None = None, *, slot_set: int = 0) -> torch.Tensor:
     """This member's block of all members' `tensor` combined, as a new tensor. The first dimension is cut."""
-    members = len(team or world().team)
+    members = len(_team_of(group))
     if tensor.shape[0] % members:
         raise rushmem.InvalidArgument(f"{tensor.shape[0]} rows are no equal parts for {members} members")
     shape = (tensor.shape[0] // members, *tensor.shape[1:])
     output = torch.empty(shape, dtype=tensor.dtype, device=tensor.device)
-    return reduce_scatter_tensor(output, tensor, op, team, slot_set=slot_set)
-
-
-def all_to_all_single(
-    output: torch.Tensor, input: torch.Tensor, team: Team | None = None, *, slot_set: int = 0
-) -> torch.Tensor:
-    """Block j of each member's `input` is block `my_pe` of member j's `output`."""
-    with range_of(torch, "all_to_all"):
-        (team or world().team).alltoall(output, input, stream=stream(), slot_set=slot_set)
+    reduce_scatter_tensor(output, tensor, op, group, slot_set=slot_set)
     return output
 
 
-def broadcast(tensor: torch.Tensor, root: int = 0, team: Team | None = None, *, slot_set: int = 0) -> torch.Tensor:
-    """`tensor` of member `root` is that of all."""
+def _parts(tensor: torch.Tensor, sizes: Sequence[int] | None, members: int, name: str) -> list[int]:
+    """Rows of `tensor` for each member: as said, or equal."""
+    rows = tensor.shape[0]
+    parts = list(sizes) if sizes else [rows // members] * members
+    if len(parts) != members or min(parts) < 0 or sum(parts) != rows:
+        said = list(sizes) if sizes else "not given"
+        raise rushmem.InvalidArgument(f"{name} ({said}) are a number of rows for each of {members} members, {rows} in all")
+    return parts
+
+
+def all_to_all_single(
+    output: torch.Tensor, input: torch.Tensor, output_split_sizes: Sequence[int] | None = None,
+    input_split_sizes: Sequence[int] | None = None, group: Team | None = None, async_op: bool = False, *, slot_set: int = 0,
+) -> Any:
+    """Block j of each member's `input` is block `my_pe` of member j's `output`. Blocks are equal, or as many
+    rows as the lists say of each member. On a GPU a call with lists is for no CUDA graph, and that lists of
+    different members agree is the caller's word."""
+    team, on = _team_of(group), stream()
+    with range_of(torch, "all_to_all"):
+        if not output_split_sizes and not input_split_sizes:
+            team.alltoall(output, input, stream=on, slot_set=slot_set)
+            return _done(output, async_op)
+        members, row = len(team), math.prod(input.shape[1:])
+        if math.prod(output.shape[1:]) != row or output.dtype != input.dtype:
+            raise rushmem.InvalidArgument("rows of output and input are of one size and type")
+        came = [row * n for n in _parts(output, output_split_sizes, members, "output_split_sizes")]
+        goes = [row * n for n in _parts(input, input_split_sizes, members, "input_split_sizes")]
+        came_at, goes_at = ([*itertools.accumulate(n, initial=0)][:-1] for n in (came, goes))
+        if on is None:
+            got = team.alltoallv(output, came_at, input, goes_at, goes)
+            if got != came:
+                raise rushmem.InvalidArgument(f"output_split_sizes make {came} elements of each member; {got} have come")
+        else:
+            lists = torch.tensor([came_at, goes_at, goes], dtype=torch.int64).pin_memory()
+            lists = lists.to(world().device, non_blocking=True)
+            team.alltoallv(output, lists[0], input, lists[1], lists[2], stream=on, slot_set=slot_set)
+    return _done(output, async_op)
+
+
+def broadcast(
+    tensor: torch.Tensor, src: int | None = None, group: Team | None = None, async_op: bool = False, *,
+    root: int | None = None, slot_set: int = 0,
+) -> Any:
+    """`tensor` of one member is that of all: of PE `src` of the world, as torch counts, or of member `root`
+    of the group, which is 0 where neither is given."""
+    team = _team_of(group)
+    if src is not None and root is not None:
+        raise TypeError("src is a PE of the world, root a member of the group: one of them is wanted")
+    if src is not None and src not in team.members:
+        raise rushmem.BadPe(f"PE {src} is no member of the group, whose members are {team.members}")
+    member = root or 0 if src is None else team.members.index(src)
     with range_of(torch, "broadcast"):
-        (team or world().team).broadcast(tensor, None, root=root, stream=stream(), slot_set=slot_set)
-    return tensor
+        team.broadcast(tensor, None, root=member, stream=stream(), slot_set=slot_set)
+    return _done(tensor, async_op)
 
 
-def barrier(team: Team | None = None, *, slot_set: int = 0) -> None:
+def barrier(group: Team | None = None, async_op: bool = False, *, slot_set: int = 0) -> Any:
     """What members' streams have put before is there on all, for what is behind it on this one's."""
     with range_of(torch, "barrier"):
-        (team or world().team).barrier(stream=stream(), slot_set=slot_set)
+        _team_of(group).barrier(stream=stream(), slot_set=slot_set)
+    return _done(None, async_op)

@@ -24,7 +24,8 @@ class CudaTensor:
         self.data = data
 
     def data_ptr(self):
-        return self.data.__array_interface__["data"][0]
+        # As torch's: an empty one has no address.
+        return self.data.__array_interface__["data"][0] if self.data.size else 0
 
     def is_contiguous(self):
         return self.data.flags.c_contiguous

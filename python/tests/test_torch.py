@@ -44,6 +44,12 @@ def collectives(world, seed):
                 rt.all_reduce(x, torch.distributed.ReduceOp.MAX if torch.distributed.is_available() else "max")
                 settle()
                 assert torch.equal(x.cpu(), data.max(0).values)
+                if dtype.is_floating_point and torch.distributed.is_available():
+                    x.copy_(data[me])
+                    rt.all_reduce(x, torch.distributed.ReduceOp.AVG, async_op=True).wait()
+                    settle()
+                    # Small integers and two PEs: halves are exact in every type.
+                    assert torch.equal(x.cpu(), data.sum(0) / n)
                 x.copy_(data[me])
                 y = make(n, size, dtype=dtype)
                 rt.all_gather_into_tensor(y, x)
@@ -69,6 +75,27 @@ def collectives(world, seed):
 
 def test_collectives():
     assert run(2, collectives, torch.seed() % (1 << 31), timeout=240) == [True, True]
+
+
+def splits(world, seed):
+    rt = start(world)
+    me, n = world.my_pe, world.n_pes
+    everyone = torch.Generator().manual_seed(seed)
+    for most in [1, 5, 3000]:
+        rows = torch.randint(0, most + 1, (n, n), generator=everyone)
+        data = [torch.randn(int(rows[pe].sum()), 3, generator=everyone) for pe in range(n)]
+        out = torch.zeros(int(rows[:, me].sum()), 3, device=world.device)
+        work = rt.all_to_all_single(out, data[me].to(world.device), rows[:, me].tolist(), rows[me].tolist(), async_op=True)
+        work.wait()
+        settle()
+        assert work.is_completed()
+        parts = [data[pe].split(rows[pe].tolist())[me] for pe in range(n)]
+        assert torch.equal(out.cpu(), torch.cat(parts))
+    return True
+
+
+def test_all_to_all_with_splits():
+    assert run(2, splits, torch.seed() % (1 << 31)) == [True, True]
 
 
 def tensors(world):

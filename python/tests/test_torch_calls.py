@@ -102,3 +102,107 @@ def words(world, on_stream, seed):
 @pytest.mark.parametrize("on_stream", [False, True])
 def test_operations(rng, on_stream):
     assert run(2, words, on_stream, int(rng.integers(1 << 31))) == [True, True]
+
+
+def collectives(world, on_stream, seed):
+    place = Place(world, on_stream)
+    rt, me, n = place.rt, world.my_pe, world.n_pes
+    data = numpy.random.default_rng(seed).integers(-50, 50, (n, n, 7)).astype("float32")
+    odd = rt.team().split(me % 2, -me)  # the last one is first
+    for group in [None, odd]:
+        members = range(n) if group is None else [pe for pe in reversed(range(n)) if pe % 2 == me % 2]
+        mine, k = members.index(me), len(members)
+        all_of = data[list(members), :k]
+        x = ours(data[me, 0])
+        assert rt.all_reduce(x, "ReduceOp.SUM", group) is x
+        place.settle()
+        numpy.testing.assert_array_equal(x.data, all_of[:, 0].sum(0))
+        for op in ["ReduceOp.AVG", "avg"]:
+            x = ours(data[me, 0])
+            work = rt.all_reduce(x, op=op, group=group, async_op=True)
+            place.settle()
+            assert isinstance(work, rt.Work) and work.wait() is True and work.is_completed() is not on_stream
+            if on_stream:
+                # What comes next on the stream that is current now is behind the call.
+                assert place.stream.waits[-1] is work._event
+                work._event.is_done = True
+                assert work.is_completed()
+            numpy.testing.assert_array_equal(x.data, (all_of[:, 0].sum(0) / k).astype("float32"))
+        y = ours(numpy.zeros((k, 7), "float32"))
+        rt.all_gather_into_tensor(y, ours(data[me, 0]), group=group)
+        place.settle()
+        numpy.testing.assert_array_equal(y.data, all_of[:, 0])
+        gathered = rt.all_gather(ours(data[me, 1]), group)
+        place.settle()
+        numpy.testing.assert_array_equal(gathered.data, data[list(members), 1])
+        x = ours(numpy.zeros(7, "float32"))
+        rt.reduce_scatter_tensor(x, ours(data[me, :k]), "avg", group)
+        place.settle()
+        numpy.testing.assert_array_equal(x.data, (all_of[:, mine].sum(0) / k).astype("float32"))
+        rt.all_to_all_single(y, ours(data[me, :k]), group=group)
+        place.settle()
+        numpy.testing.assert_array_equal(y.data, all_of[:, mine])
+        last = members[-1]
+        for which in [{"src": last}, {"root": k - 1}]:
+            x = ours(data[me, 0])
+            rt.broadcast(x, group=group, **which)
+            place.settle()
+            numpy.testing.assert_array_equal(x.data, data[last, 0])
+        rt.barrier(group, async_op=True).wait()
+    place.settle()
+    numbers = ours(numpy.arange(4))
+    refused(rushmem.InvalidArgument, lambda: rt.all_reduce(numbers, "avg"), lambda: rt.reduce_scatter_tensor(numbers, numbers, "avg"))
+    refused(TypeError, lambda: rt.all_reduce(numbers, group="WORLD"), lambda: rt.broadcast(numbers, 0, root=0))
+    refused(rushmem.BadPe, lambda: rt.broadcast(numbers, src=1 - me % 2, group=odd), lambda: rt.broadcast(numbers, n))
+    refused(ValueError, lambda: rt.all_reduce(numbers, "PREMUL_SUM"))
+    return True
+
+
+@pytest.mark.parametrize("on_stream", [False, True])
+def test_collectives_as_torch_distributed_has_them(rng, on_stream):
+    assert run(3, collectives, on_stream, int(rng.integers(1 << 31))) == [True] * 3
+
+
+def splits(world, on_stream, seed):
+    place = Place(world, on_stream)
+    rt, me, n = place.rt, world.my_pe, world.n_pes
+    rng = numpy.random.default_rng(seed)
+    for shape in [(), (5,), (2, 3)]:
+        for most in [1, 4, 300]:
+            rows = rng.integers(0, most + 1, (n, n))
+            # One sends nothing, and another one gets nothing.
+            rows[0] = 0 if most == 4 else rows[0]
+            rows[:, 1] = 0 if most == 4 else rows[:, 1]
+            data = [rng.integers(1 << 40, size=(rows[pe].sum(), *shape)) for pe in range(n)]
+            out = ours(numpy.full((rows[:, me].sum(), *shape), -1))
+            rt.all_to_all_single(out, ours(data[me]), rows[:, me].tolist(), rows[me].tolist())
+            place.settle()
+            starts = rows.cumsum(1) - rows
+            expected = [data[pe][starts[pe, me] : starts[pe, me] + rows[pe, me]] for pe in range(n)]
+            numpy.testing.assert_array_equal(out.data, numpy.concatenate(expected))
+    # One list, and equal blocks on the other side: everyone's rows go to all alike.
+    out, data = ours(numpy.zeros((2 * n, 2), "int64")), numpy.arange(4 * n).reshape(2 * n, 2) + 100 * me
+    rt.all_to_all_single(out, ours(data), None, [2] * n)
+    place.settle()
+    numpy.testing.assert_array_equal(out.data[:, 0], [100 * pe + 4 * me + 2 * i for pe in range(n) for i in range(2)])
+    x = ours(numpy.zeros((4, 2), "int64"))
+    refused(
+        rushmem.InvalidArgument,
+        lambda: rt.all_to_all_single(x, x, [4], [4]),
+        lambda: rt.all_to_all_single(x, x, [2, 1, 0], [2, 1, 1]),
+        lambda: rt.all_to_all_single(x, x, [5, -1, 0], [2, 1, 1]),
+        lambda: rt.all_to_all_single(x, x, [2, 1, 1]),
+        lambda: rt.all_to_all_single(x, ours(numpy.zeros((4, 3), "int64")), [2, 1, 1], [2, 1, 1]),
+        lambda: rt.all_to_all_single(x, ours(numpy.zeros((4, 2), "float32")), [2, 1, 1], [2, 1, 1]),
+    )
+    if not on_stream:
+        # PE 0's lists do not agree with the others': it sees that where their rows arrive.
+        goes = [[2, 1, 1], [1, 2, 1], [1, 1, 2]]
+        call = lambda: rt.all_to_all_single(x, x, [1, 2, 1] if me == 0 else goes[me], goes[me])  # noqa: E731
+        refused(rushmem.InvalidArgument, call) if me == 0 else call()
+    return True
+
+
+@pytest.mark.parametrize("on_stream", [False, True])
+def test_all_to_all_with_splits(rng, on_stream):
+    assert run(3, splits, on_stream, int(rng.integers(1 << 31))) == [True] * 3
