@@ -49,8 +49,11 @@ impl Keep {
     }
 }
 
-/// What one call reads and writes, and the event behind it.
-pub(crate) type Lot = (usize, Vec<Py<PyAny>>);
+/// What some calls read and write, and the event behind them.
+pub(crate) struct Lot {
+    pub(crate) event: usize,
+    pub(crate) objects: Vec<Py<PyAny>>,
+}
 
 /// Objects that streams read or write, and so hold.
 #[derive(Default)]

@@ -8,12 +8,17 @@ use rushmem_abi::c::RUSHMEM_ERR_UNSUPPORTED;
 
 use crate::core::Core;
 use crate::error::Failure;
-use crate::keep::lock;
+use crate::keep::{lock, Lot};
 use crate::operand::{Loan, Operand};
 
 /// What CUDA calls the legacy default stream where a handle is meant (`cudaStreamLegacy`): torch's default
 /// stream is 0, which to the C ABI is the world's own.
 pub(crate) const LEGACY: usize = 1;
+
+/// Of a stream that has so many lots to pass, those of later calls become lots of `LOT` objects: the runtime
+/// looks through its events when one is freed.
+const LOTS: usize = 16;
+const LOT: usize = 32;
 
 /// A stream of the world's device.
 #[pyclass(frozen, weakref, module = "rushmem", name = "Stream")]
@@ -154,7 +159,17 @@ pub(crate) fn lend(py: Python<'_>, core: &Core, stream: usize, loan: Loan) -> Py
         }
         let mut borrowed = lock(&core.keep.borrowed);
         match recorded {
-            Ok(event) => borrowed.until.entry(stream).or_default().push_back((event, objects)),
+            Ok(event) => {
+                let queue = borrowed.until.entry(stream).or_default();
+                let is_behind = queue.len() >= LOTS;
+                match queue.back_mut().filter(|lot| is_behind && lot.objects.len() < LOT) {
+                    Some(lot) => {
+                        core.free_event(std::mem::replace(&mut lot.event, event));
+                        lot.objects.append(&mut objects);
+                    }
+                    None => queue.push_back(Lot { event, objects }),
+                }
+            }
             Err(RUSHMEM_ERR_UNSUPPORTED) => borrowed.captured.append(&mut objects),
             Err(code) => {
                 borrowed.captured.append(&mut objects);
@@ -170,9 +185,13 @@ pub(crate) fn lend(py: Python<'_>, core: &Core, stream: usize, loan: Loan) -> Py
 pub(crate) fn release(core: &Core) {
     let mut passed = Vec::new();
     lock(&core.keep.borrowed).until.retain(|_, queue| {
-        while let Some((event, _)) = queue.front().filter(|(event, _)| core.has_passed(*event)) {
-            core.free_event(*event);
-            passed.extend(queue.pop_front());
+        while let Some(lot) = queue.pop_front() {
+            if !core.has_passed(lot.event) {
+                queue.push_front(lot);
+                break;
+            }
+            core.free_event(lot.event);
+            passed.push(lot);
         }
         !queue.is_empty()
     });

@@ -72,6 +72,38 @@ def test_streams_hold_what_they_read_and_write(rng, kind):
     assert run(2, held_on_streams, kind, int(rng.integers(1 << 31))) == [True, True]
 
 
+def far_behind(world, kind, n):
+    """Objects of many calls live until their own call was passed, at least, and then go."""
+    a, stream, gate = world.empty(n, "int64"), world.stream(), world.signals()
+    halfway = n // 2
+    gate.wait_until(">=", 1, stream=stream)
+    held = []
+    for i in range(n):
+        if i == halfway:
+            gate.wait_until(">=", 2, stream=stream)
+        source = kind(numpy.array([i + 1]))
+        a[i].put(source, world.my_pe, stream=stream)
+        held.append(weakref.ref(source))
+    del source
+    assert all(one() is not None for one in held)
+    gate.p(1, world.my_pe)
+    a[halfway - 1].wait_until("==", halfway)
+    world.collect()
+    assert all(one() is not None for one in held[halfway:])
+    gate.p(2, world.my_pe)
+    stream.synchronize()
+    assert all(one() is None for one in held)
+    numpy.testing.assert_array_equal(numpy.asarray(a), numpy.arange(n) + 1)
+    return True
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_streams_that_are_far_behind_hold_everything(kind):
+    # Around lots of 32 calls, of which a call alone is one at first.
+    for n in [2, 15, 18, 64, 1001]:
+        assert run(1, far_behind, kind, n) == [True]
+
+
 def test_allocations_let_go_of_what_streams_have_passed(world):
     a, stream = world.empty(100, "int64"), world.stream()
     event = world.signals()
