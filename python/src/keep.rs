@@ -2,7 +2,7 @@
 //! it, and values that streams, non-blocking calls and registrations need for a time.
 
 use std::any::Any;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 
 use pyo3::prelude::*;
@@ -14,8 +14,8 @@ pub(crate) type Kept = Box<dyn Any + Send>;
 #[derive(Default)]
 pub(crate) struct Keep {
     pub(crate) allocations: Allocations,
-    /// Host arrays that streams read or write, until these have passed the event.
-    pub(crate) borrowed: Mutex<Vec<Borrowed>>,
+    /// What streams read or write.
+    pub(crate) borrowed: Mutex<Borrowed>,
     /// Streams of this world's that are no more: by their handles, of each the event behind its last work.
     pub(crate) ended: Mutex<HashMap<usize, usize>>,
     /// Memory of others that is registered: its alias, and what holds it.
@@ -49,10 +49,20 @@ impl Keep {
     }
 }
 
-/// Objects that live until an event of a stream.
-pub(crate) struct Borrowed {
+/// What some calls read and write, and the event behind them.
+pub(crate) struct Lot {
     pub(crate) event: usize,
     pub(crate) objects: Vec<Py<PyAny>>,
+}
+
+/// Objects that streams read or write, and so hold.
+#[derive(Default)]
+pub(crate) struct Borrowed {
+    /// By stream, the oldest first: what lives until the stream has passed an event. It passes them in their
+    /// order, so that one look at each stream says whether any has passed.
+    pub(crate) until: HashMap<usize, VecDeque<Lot>>,
+    /// Of streams that were being captured: their graphs may be launched as long as the world lives.
+    pub(crate) captured: Vec<Py<PyAny>>,
 }
 
 /// The streams on which an allocation was used.

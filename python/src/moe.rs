@@ -15,7 +15,7 @@ use rushmem_moe::{Config, Count, Layout, Received, Tokens};
 use crate::core::Core;
 use crate::error::{self, Failure};
 use crate::ledger::{self, Allocation};
-use crate::operand::{For, Held, Operand};
+use crate::operand::{For, Held, Loan, Operand};
 use crate::stream;
 use crate::team::Team;
 
@@ -158,11 +158,11 @@ impl AllToAll {
             turn.done();
             Ok(())
         })?;
-        let mut held = Vec::new();
+        let mut loan = Loan::default();
         for operand in arrays.0 {
-            operand.lend(py, on, &mut held)?;
+            operand.lend(py, on, &mut loan)?;
         }
-        stream::lend(py, core, on, held)?;
+        stream::lend(py, core, on, loan)?;
         if handle.is_none() {
             stream::synchronize(py, core, on)?;
         }

@@ -84,11 +84,7 @@ impl Operand {
         let stride = if buffer.is_c_contiguous() || n <= 1 {
             1
         } else {
-            let wide = buffer.shape().iter().zip(buffer.strides()).filter(|(n, _)| **n > 1);
-            match wide.collect::<Vec<_>>()[..] {
-                [(_, stride)] if *stride > 0 && *stride as usize % elem == 0 => *stride / elem as isize,
-                _ => return Err(gaps(what)),
-            }
+            even(buffer.shape(), buffer.strides(), elem).ok_or_else(|| gaps(what))?
         };
         let format = buffer.format().to_string_lossy();
         if elem > 1 && format.starts_with(['>', '!']) {
@@ -103,15 +99,20 @@ impl Operand {
     fn of_tensor(object: &Bound<'_, PyAny>, what: &str) -> PyResult<Option<Operand>> {
         let py = object.py();
         let Some(at) = object.getattr_opt(pyo3::intern!(py, "data_ptr"))? else { return Ok(None) };
-        if !object.call_method0(pyo3::intern!(py, "is_contiguous"))?.is_truthy()? {
-            return Err(gaps(what));
-        }
+        let stride = if object.call_method0(pyo3::intern!(py, "is_contiguous"))?.is_truthy()? {
+            1
+        } else {
+            let shape: Vec<usize> = object.getattr(pyo3::intern!(py, "shape"))?.extract()?;
+            // In elements, not in bytes.
+            let strides: Vec<isize> = object.call_method0(pyo3::intern!(py, "stride"))?.extract()?;
+            even(&shape, &strides, 1).ok_or_else(|| gaps(what))?
+        };
         let at = at.call0()?.extract()?;
         let n = object.call_method0(pyo3::intern!(py, "numel"))?.extract()?;
         let elem = object.call_method0(pyo3::intern!(py, "element_size"))?.extract()?;
         let is_host = !object.getattr(pyo3::intern!(py, "is_cuda"))?.is_truthy()?;
         let held = Held::Object(object.clone().unbind(), is_host);
-        Ok(Some(Operand { at, n, elem, stride: 1, dtype: Dtype::of_object(object), held }))
+        Ok(Some(Operand { at, n, elem, stride, dtype: Dtype::of_object(object), held }))
     }
 
     fn of_cuda(object: &Bound<'_, PyAny>, what: &str, use_: For) -> PyResult<Option<Operand>> {
@@ -126,19 +127,18 @@ impl Operand {
             .get(2..)
             .and_then(|bytes| bytes.parse().ok())
             .ok_or_else(|| PyTypeError::new_err(format!("{what} has elements of type {kind:?}")))?;
-        if let Ok(strides) = about.get_item("strides") {
-            if !strides.is_none() {
-                let strides: Vec<isize> = strides.extract()?;
-                let dense = crate::array::dense(&shape);
-                let same = |i: usize| shape[i] <= 1 || strides[i] == dense[i] * elem as isize;
-                if !(0..shape.len()).all(same) {
-                    return Err(gaps(what));
-                }
+        let n = shape.iter().product();
+        let mut stride = 1;
+        if let Some(strides) = about.get_item("strides").ok().filter(|strides| !strides.is_none() && n > 1) {
+            let strides: Vec<isize> = strides.extract()?;
+            let dense = crate::array::dense(&shape);
+            let same = |i: usize| shape[i] <= 1 || strides.get(i) == Some(&(dense[i] * elem as isize));
+            if !(0..shape.len()).all(same) {
+                stride = even(&shape, &strides, elem).ok_or_else(|| gaps(what))?;
             }
         }
-        let n = shape.iter().product();
         let held = Held::Object(object.clone().unbind(), false);
-        Ok(Some(Operand { at, n, elem, stride: 1, dtype: None, held }))
+        Ok(Some(Operand { at, n, elem, stride, dtype: None, held }))
     }
 
     /// Refuses what has gaps.
@@ -149,23 +149,44 @@ impl Operand {
         Err(error::invalid(py, &format!("{what} has gaps between its elements; make it contiguous")))
     }
 
-    /// What a stream must not lose: objects of the host. Symmetric arrays are noted, and are safe without.
-    pub(crate) fn lend(self, py: Python<'_>, stream: usize, held: &mut Vec<Py<PyAny>>) -> PyResult<()> {
+    /// What a stream must not lose. Symmetric arrays are noted, and are safe without.
+    pub(crate) fn lend(self, py: Python<'_>, stream: usize, loan: &mut Loan) -> PyResult<()> {
         match self.held {
             Held::Array(array) => array.get().memory.uses.note(stream),
-            Held::Buffer(buffer) => held.push(Py::new(py, Lent { _buffer: buffer })?.into_any()),
-            Held::Object(object, true) => held.push(object),
-            // A tensor of a GPU: its allocator knows streams (torch: record_stream).
-            Held::Object(_, false) => {}
+            Held::Buffer(buffer) => loan.host.push(Py::new(py, Lent { _buffer: buffer })?.into_any()),
+            Held::Object(object, true) => loan.host.push(object),
+            Held::Object(object, false) => loan.device.push(object),
         }
         Ok(())
     }
+}
+
+/// What one call lends to its stream.
+#[derive(Default)]
+pub(crate) struct Loan {
+    /// Objects in host memory.
+    pub(crate) host: Vec<Py<PyAny>>,
+    /// Objects in a GPU's, whose allocator (torch's, cupy's) knows the stream that they were made on and none
+    /// else: dropped, their memory is another object's at once.
+    pub(crate) device: Vec<Py<PyAny>>,
 }
 
 /// A buffer that a stream holds.
 #[pyclass(frozen)]
 struct Lent {
     _buffer: PyUntypedBuffer,
+}
+
+/// From element to element, in elements, where that is one distance for all; `strides` count units of which
+/// an element has `unit`.
+fn even(shape: &[usize], strides: &[isize], unit: usize) -> Option<isize> {
+    let mut wide = shape.iter().zip(strides).filter(|(n, _)| **n > 1);
+    match (wide.next(), wide.next()) {
+        (Some((_, stride)), None) if *stride > 0 && *stride as usize % unit == 0 => {
+            Some(stride / unit as isize)
+        }
+        _ => None,
+    }
 }
 
 fn gaps(what: &str) -> PyErr {

@@ -312,6 +312,7 @@ pub(crate) fn _time_puts(
     let core = &*array.get().memory.core;
     let (at, src) = (array.get().symmetric(py)?, Operand::of(src, "src", For::Reading)?);
     check_sides(py, array.get(), &src, "src")?;
+    src.check_dense(py, "src")?;
     let (from, bytes, on) = (src.at, src.bytes(), stream::handle(core, stream)?);
     core.run(py, || {
         let start = std::time::Instant::now();

@@ -4,16 +4,21 @@ use std::sync::Arc;
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use rushmem_abi::c::{RUSHMEM_ERR_UNSUPPORTED, RUSHMEM_OK};
+use rushmem_abi::c::RUSHMEM_ERR_UNSUPPORTED;
 
 use crate::core::Core;
 use crate::error::Failure;
-use crate::keep::{lock, Borrowed};
-use crate::operand::Operand;
+use crate::keep::{lock, Lot};
+use crate::operand::{Loan, Operand};
 
 /// What CUDA calls the legacy default stream where a handle is meant (`cudaStreamLegacy`): torch's default
 /// stream is 0, which to the C ABI is the world's own.
 pub(crate) const LEGACY: usize = 1;
+
+/// Of a stream that has so many lots to pass, those of later calls become lots of `LOT` objects: the runtime
+/// looks through its events when one is freed.
+const LOTS: usize = 16;
+const LOT: usize = 32;
 
 /// A stream of the world's device.
 #[pyclass(frozen, weakref, module = "rushmem", name = "Stream")]
@@ -85,10 +90,12 @@ impl Stream {
     }
 }
 
-/// Waits for all work on a stream.
+/// Waits for all work on a stream, and lets go of what it held.
 pub(crate) fn synchronize(py: Python<'_>, core: &Core, stream: usize) -> PyResult<()> {
     // SAFETY: a live handle; what is no stream of it is refused.
-    core.call(py, |table, w| unsafe { (table.stream_synchronize)(w, stream as *mut _) })
+    let done = core.call(py, |table, w| unsafe { (table.stream_synchronize)(w, stream as *mut _) });
+    release(core);
+    done
 }
 
 /// The stream that an argument means; `None` for none.
@@ -132,40 +139,62 @@ pub(crate) fn put_on(
     f: impl FnOnce() -> i32 + Send,
 ) -> PyResult<()> {
     core.run(py, || Failure::check(core.table, f()))?;
-    let mut objects = Vec::new();
+    let mut loan = Loan::default();
     for operand in operands {
-        operand.lend(py, stream, &mut objects)?;
+        operand.lend(py, stream, &mut loan)?;
     }
-    lend(py, core, stream, objects)
+    lend(py, core, stream, loan)
 }
 
-/// Holds objects until the stream has passed what it was given so far.
-pub(crate) fn lend(py: Python<'_>, core: &Core, stream: usize, objects: Vec<Py<PyAny>>) -> PyResult<()> {
-    let mut passed = Vec::new();
-    let mut borrowed = lock(&core.keep.borrowed);
-    borrowed.retain_mut(|one| {
-        // Of a stream that was being captured: its graph may be launched as long as the world lives.
-        if one.event == 0 || !core.has_passed(one.event) {
-            return true;
+/// Holds objects until the stream has passed what it was given so far. A graph that is being captured holds
+/// what is in host memory, for as long as the world lives, as nothing else does; of a GPU's memory it has the
+/// address, as of torch's own operations.
+pub(crate) fn lend(py: Python<'_>, core: &Core, stream: usize, loan: Loan) -> PyResult<()> {
+    let Loan { host: mut objects, mut device } = loan;
+    let mut outcome = Ok(());
+    if !objects.is_empty() || !device.is_empty() {
+        let recorded = core.record_event(stream);
+        if recorded != Err(RUSHMEM_ERR_UNSUPPORTED) {
+            objects.append(&mut device);
         }
-        core.free_event(one.event);
-        passed.append(&mut one.objects);
-        false
-    });
-    if !objects.is_empty() {
-        let (event, code) = match core.record_event(stream) {
-            Ok(event) => (event, RUSHMEM_OK),
-            // Being captured: then the event stays null.
-            Err(RUSHMEM_ERR_UNSUPPORTED) => (0, RUSHMEM_OK),
-            Err(code) => (0, code),
-        };
-        borrowed.push(Borrowed { event, objects });
-        drop(borrowed);
-        Failure::check(core.table, code).map_err(|failure| failure.raise(py))?;
-    } else {
-        drop(borrowed);
+        let mut borrowed = lock(&core.keep.borrowed);
+        match recorded {
+            Ok(event) => {
+                let queue = borrowed.until.entry(stream).or_default();
+                let is_behind = queue.len() >= LOTS;
+                match queue.back_mut().filter(|lot| is_behind && lot.objects.len() < LOT) {
+                    Some(lot) => {
+                        core.free_event(std::mem::replace(&mut lot.event, event));
+                        lot.objects.append(&mut objects);
+                    }
+                    None => queue.push_back(Lot { event, objects }),
+                }
+            }
+            Err(RUSHMEM_ERR_UNSUPPORTED) => borrowed.captured.append(&mut objects),
+            Err(code) => {
+                borrowed.captured.append(&mut objects);
+                outcome = Failure::check(core.table, code);
+            }
+        }
     }
+    release(core);
+    outcome.map_err(|failure| failure.raise(py))
+}
+
+/// Lets go of what streams have passed. Waits for nothing.
+pub(crate) fn release(core: &Core) {
+    let mut passed = Vec::new();
+    lock(&core.keep.borrowed).until.retain(|_, queue| {
+        while let Some(lot) = queue.pop_front() {
+            if !core.has_passed(lot.event) {
+                queue.push_front(lot);
+                break;
+            }
+            core.free_event(lot.event);
+            passed.push(lot);
+        }
+        !queue.is_empty()
+    });
     // Not under the lock: objects may do anything when they die.
     drop(passed);
-    Ok(())
 }

@@ -99,6 +99,7 @@ impl World {
         let (shape, dtype) = (shape_of(shape)?, dtype.dtype(py)?);
         let bytes = elements(py, &shape, dtype.bytes())? * dtype.bytes();
         let core = &self.core;
+        stream::release(core);
         let memory = core.run(py, || {
             ledger::collect(core)?;
             ledger::allocate(core, bytes)
@@ -135,6 +136,7 @@ impl World {
 
     /// Frees the arrays that no PE uses any more; how many. Collective. `empty` does it, too.
     fn collect(&self, py: Python<'_>) -> PyResult<usize> {
+        stream::release(&self.core);
         self.core.run(py, || ledger::collect(&self.core))
     }
 
@@ -200,7 +202,8 @@ impl World {
             // SAFETY: a live handle.
             None => self.core.call(py, |table, w| unsafe { (table.synchronize)(w) })?,
         }
-        stream::lend(py, &self.core, 0, Vec::new())
+        stream::release(&self.core);
+        Ok(())
     }
 
     /// Compiles a CUDA C++ source for the world's device. `options` are further arguments of the compiler.

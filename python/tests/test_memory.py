@@ -113,7 +113,6 @@ def mappings():
         return sum("rushmem" in line for line in maps), len(os.listdir("/proc/self/fd"))
 
 
-@pytest.mark.skipif(ON_GPU, reason="a world takes a second there")
 def outlives(world):
     """Arrays outlive the streams that used them, and the memory is given back all the same."""
     source, peer = world.empty(1000, "int64"), (world.my_pe + 1) % world.n_pes
@@ -138,6 +137,7 @@ def test_arrays_outlive_the_streams_that_used_them():
     assert run(PES, outlives) == [(1, 0)] * PES
 
 
+@pytest.mark.skipif(ON_GPU, reason="a world takes a second there")
 def test_many_worlds_leave_nothing():
     def one(i):
         with rushmem.init() as world:

@@ -44,6 +44,12 @@ def collectives(world, seed):
                 rt.all_reduce(x, torch.distributed.ReduceOp.MAX if torch.distributed.is_available() else "max")
                 settle()
                 assert torch.equal(x.cpu(), data.max(0).values)
+                if dtype.is_floating_point and torch.distributed.is_available():
+                    x.copy_(data[me])
+                    rt.all_reduce(x, torch.distributed.ReduceOp.AVG, async_op=True).wait()
+                    settle()
+                    # Small integers and two PEs: halves are exact in every type.
+                    assert torch.equal(x.cpu(), data.sum(0) / n)
                 x.copy_(data[me])
                 y = make(n, size, dtype=dtype)
                 rt.all_gather_into_tensor(y, x)
@@ -69,6 +75,27 @@ def collectives(world, seed):
 
 def test_collectives():
     assert run(2, collectives, torch.seed() % (1 << 31), timeout=240) == [True, True]
+
+
+def splits(world, seed):
+    rt = start(world)
+    me, n = world.my_pe, world.n_pes
+    everyone = torch.Generator().manual_seed(seed)
+    for most in [1, 5, 3000]:
+        rows = torch.randint(0, most + 1, (n, n), generator=everyone)
+        data = [torch.randn(int(rows[pe].sum()), 3, generator=everyone) for pe in range(n)]
+        out = torch.zeros(int(rows[:, me].sum()), 3, device=world.device)
+        work = rt.all_to_all_single(out, data[me].to(world.device), rows[:, me].tolist(), rows[me].tolist(), async_op=True)
+        work.wait()
+        settle()
+        assert work.is_completed()
+        parts = [data[pe].split(rows[pe].tolist())[me] for pe in range(n)]
+        assert torch.equal(out.cpu(), torch.cat(parts))
+    return True
+
+
+def test_all_to_all_with_splits():
+    assert run(2, splits, torch.seed() % (1 << 31)) == [True, True]
 
 
 def tensors(world):
@@ -114,6 +141,53 @@ def tensors(world):
 
 def test_tensors_are_symmetric_memory():
     assert run(2, tensors) == [True, True]
+
+
+def operations(world):
+    """Puts, gets and signals on torch's current stream, which holds what is dropped behind them."""
+    rt = start(world)
+    me, right, left = world.my_pe, (world.my_pe + 1) % world.n_pes, (world.my_pe - 1) % world.n_pes
+    x, flag, number = rt.empty(4, 1000), rt.empty(1, dtype=torch.int64), rt.empty(3)
+    arrived, out = world.signals(), torch.zeros(4, 1000, device=world.device)
+    for round_ in range(1, 20):
+        # Nobody else holds the sources, and what is made next has their memory.
+        rt.put_signal(x, torch.full((4, 1000), me + 10.0 * round_, device=world.device), arrived, round_, right)
+        junk = torch.full((4, 1000), -1.0, device=world.device)
+        rt.signal_wait_until(arrived, ">=", round_)
+        rt.get(out, x, me)
+        rt.put(x[:, 3], torch.full((4, 8), me + 0.5, device=world.device)[:, 1], me)
+        rt.fence()
+        rt.signal_op(flag, 1, right, op="add")
+        rt.wait_until(flag, ">=", round_)
+        rt.p(number[1], 2.0 * round_, right)
+        rt.quiet()
+        settle()
+        assert (out == left + 10.0 * round_).all() and (junk == -1).all()
+        assert (x[:, 3] == me + 0.5).all() and (x[:, 4] == left + 10.0 * round_).all()
+        world.barrier_all()
+        assert number.tolist() == [0, 2.0 * round_, 0] and flag.item() == round_
+        world.barrier_all()
+    return True
+
+
+def test_puts_gets_and_signals():
+    assert run(2, operations) == [True, True]
+
+
+def other_device(world):
+    """The world's GPU counts, and not torch's current one."""
+    rt = start(world)
+    side = torch.cuda.Stream(world.device)
+    others = [i for i in range(torch.cuda.device_count()) if torch.device("cuda", i) != torch.device(world.device)]
+    torch.cuda.set_device(others[0])
+    with torch.cuda.stream(side):
+        torch.cuda.set_device(others[0])
+        return rt.stream() == side
+
+
+@pytest.mark.skipif(not ON_GPU or torch.cuda.device_count() < 2, reason="it takes two GPUs")
+def test_the_stream_is_of_the_world_s_gpu():
+    assert run(1, other_device) == [True]
 
 
 def graph(world):

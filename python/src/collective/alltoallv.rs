@@ -19,7 +19,7 @@ impl Team {
         slot_set: u32,
     ) -> PyResult<()> {
         let (core, team) = (&*self.core, self.raw(py)?);
-        let (to, from, elem) = (sides.dst.at, sides.src.at, sides.src.elem);
+        let (ends, elem) = ([&sides.dst, &sides.src].map(|side| (side.at, side.n)), sides.src.elem);
         let (mut at, mut operands) = ([0; 4], vec![sides.dst, sides.src]);
         for (i, list) in lists.into_iter().enumerate() {
             let Some(list) = list else { continue };
@@ -33,6 +33,9 @@ impl Team {
             at[i] = list.at;
             operands.push(list);
         }
+        // torch's empty tensors have no address, which is refused: lengths are not known here. Nothing moves
+        // there, so that any address will do.
+        let [to, from] = ends.map(|(end, n)| if n == 0 { at[0] } else { end });
         stream::put_on(py, core, on, operands, || {
             let [dst_at, received, src_at, counts] = at.map(|at| at as *mut usize);
             let (to, from) = (to as *mut _, from as *const _);
