@@ -85,6 +85,10 @@ KERNEL(team_signals) {
   if (threadIdx.x == 0) {
     nvshmemx_qp_signal_op(sig, 3, NVSHMEM_SIGNAL_ADD, right, NVSHMEMX_QP_DEFAULT);
     CHECK(nvshmem_signal_wait_until(sig, NVSHMEM_CMP_GT, 4) == 7);
+    nvshmemx_uint64_signal(sig + 1, salt + 1, right);
+    CHECK(nvshmem_signal_wait_until(sig + 1, NVSHMEM_CMP_NE, 0) == salt + 1);
+    nvshmemx_signal_counted_reset(sig + 1);
+    CHECK(nvshmem_signal_fetch(sig + 1) == 0);
   }
   nvshmemx_flush_block();
   nvshmemx_flush_warp();
