@@ -57,16 +57,18 @@ static int64_t colour_of_gpu(struct call call)
 
 void team_start(struct call call)
 {
-  rushmem_team_t *world, *node, *across, *gpu, *leaders;
+  rushmem_team_t *world, *mapped, *host, *across, *gpu, *leaders;
   check(call, rushmem_team_world(job.world, &world));
   put_at(call, NVSHMEM_TEAM_WORLD, world, true);
-  check(call, rushmem_team_node(job.world, NULL, &node));
-  put_at(call, NVSHMEM_TEAM_SHARED, node, false);
-  put_at(call, NVSHMEMX_TEAM_NODE, node, true);
-  put_at(call, NVSHMEM_TEAM_MC_SHARED, node, true);
-  check(call, rushmem_team_split(world, teams[NVSHMEM_TEAM_SHARED].info.my_pe, job.me, NULL, &across));
+  check(call, rushmem_team_node(job.world, NULL, &mapped));
+  put_at(call, NVSHMEM_TEAM_SHARED, mapped, false);
+  put_at(call, NVSHMEM_TEAM_MC_SHARED, mapped, true);
+  /* Of one host, mapped or not: programs choose their GPU by its numbers. */
+  check(call, rushmem_team_host(job.world, NULL, &host));
+  put_at(call, NVSHMEMX_TEAM_NODE, host, false);
+  check(call, rushmem_team_split(world, teams[NVSHMEMX_TEAM_NODE].info.my_pe, job.me, NULL, &across));
   put_at(call, NVSHMEMX_TEAM_SAME_MYPE_NODE, across, false);
-  check(call, rushmem_team_split(node, colour_of_gpu(call), job.me, NULL, &gpu));
+  check(call, rushmem_team_split(host, colour_of_gpu(call), job.me, NULL, &gpu));
   put_at(call, NVSHMEM_TEAM_SAME_GPU_INDEX, gpu, false);
   const bool leads = teams[NVSHMEM_TEAM_SAME_GPU_INDEX].info.my_pe == 0;
   check(call, rushmem_team_split(world, leads ? 0 : RUSHMEM_TEAM_NO_COLOUR, job.me, NULL, &leaders));

@@ -8,7 +8,7 @@ mod common;
 use std::path::Path;
 use std::process::Command;
 
-use common::{here, ready, said, Program};
+use common::{has_network, here, ready, said, Program};
 use rushmem_nvshmem::PREFIX;
 
 fn numbers_of_pes(usual: &[u32]) -> Vec<u32> {
@@ -113,6 +113,24 @@ fn members_make_a_team_by_unique_id() {
         program.all_well(pes, &[], &[&seed]);
     }
     program.all_well_far(3, &[&seed]);
+}
+
+/// NVSHMEMX_TEAM_NODE goes by hosts, also where PEs of one host do not map each other's memory; settings that
+/// divide a host make several of it.
+#[test]
+fn the_team_of_a_node_is_that_of_a_host() {
+    if !ready("the_team_of_a_node_is_that_of_a_host") {
+        return;
+    }
+    let program = Program::new("hosts.c");
+    program.all_well(3, &[], &["0", "0", "0"]);
+    if !has_network("the_team_of_a_node_is_that_of_a_host") {
+        return;
+    }
+    program.all_well(3, &[("RUSHMEM_TRANSPORT", "ucx")], &["0", "0", "0", "apart"]);
+    program.all_well(4, &[("RUSHMEM_NODES", "0,1,1,0")], &["0", "1", "1", "0"]);
+    let both = [("RUSHMEM_NODES", "0,1"), ("RUSHMEM_TRANSPORT", "ucx")];
+    program.all_well(3, &both, &["0", "1", "0", "apart"]);
 }
 
 /// A bad call ends the job with a text that says who called what, from where, and what is wrong.
