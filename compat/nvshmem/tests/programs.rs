@@ -115,6 +115,26 @@ fn members_make_a_team_by_unique_id() {
     program.all_well_far(3, &[&seed]);
 }
 
+/// The team after the last number is an error, alike on all members.
+#[test]
+fn a_team_too_many_is_an_error() {
+    if !ready("a_team_too_many_is_an_error") {
+        return;
+    }
+    let program = Program::new("many_teams.c");
+    for pes in numbers_of_pes(&[3]) {
+        program.all_well(pes, &[], &[]);
+    }
+    let text = said(&program.run(2, &[], &[]));
+    for wanted in [
+        "PE 0: nvshmem_team_split_strided: this PE has no number left",
+        "PE 1: nvshmem_team_split_2d: another",
+    ] {
+        assert!(text.contains(wanted), "no \"{wanted}\" in:\n{text}");
+    }
+    program.all_well_far(2, &[]);
+}
+
 /// NVSHMEMX_TEAM_NODE goes by hosts, also where PEs of one host do not map each other's memory; settings that
 /// divide a host make several of it.
 #[test]
@@ -185,6 +205,12 @@ fn the_environment_is_honoured_or_named() {
     assert!(text.contains("no room for 1 GiB"), "{text}");
     assert!(text.contains("not read: NVSHMEM_DISABLE_P2P"), "{text}");
     assert!(text.contains("NVSHMEM_SYMMETRIC_SIZE  limit"), "{text}");
+    // Teams: what there is room for needs no word.
+    for (most, named) in [("64", false), ("1024", true)] {
+        let text = said(&program.run(2, &[("NVSHMEM_MAX_TEAMS", most)], &["none"]));
+        assert_eq!(text.contains("64 teams at most here, the 7 predefined ones included"), named, "{text}");
+        assert!(!text.contains("not read"), "{text}");
+    }
     // Ways to meet that are ours, too, and one that is not.
     for (way, named) in [("PMI", false), ("mpi", false), ("plugin", true)] {
         let text = said(&program.run(2, &[("NVSHMEM_BOOTSTRAP", way)], &["none"]));
