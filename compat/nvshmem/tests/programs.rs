@@ -30,20 +30,25 @@ fn families_of_the_host() {
     program.all_well_far(2, &[]);
 }
 
+/// A file of kernels, and what it is compiled with.
+fn arguments_of(file: &str) -> [String; 4] {
+    let source = here().join("tests/kernels").join(file);
+    let include = |path: &Path| format!("-I{}", path.display());
+    [
+        source.to_str().expect("a path of ours is UTF-8").to_owned(),
+        include(Path::new(&format!("{PREFIX}/include"))),
+        include(&here().join("tests/kernels")),
+        include(&Path::new(PREFIX).join("tests")),
+    ]
+}
+
 /// One file of kernels: each of them is launched and compared with its model.
 fn kernels(file: &str, usual: &[u32]) {
     if !ready(file) {
         return;
     }
     let program = Program::new("kernels.c");
-    let source = here().join("tests/kernels").join(file);
-    let include = |path: &Path| format!("-I{}", path.display());
-    let options = [
-        source.to_str().expect("a path of ours is UTF-8").to_owned(),
-        include(Path::new(&format!("{PREFIX}/include"))),
-        include(&here().join("tests/kernels")),
-        include(&Path::new(PREFIX).join("tests")),
-    ];
+    let options = arguments_of(file);
     let arguments: Vec<&str> = options.iter().map(String::as_str).collect();
     for pes in numbers_of_pes(usual) {
         program.all_well(pes, &[], &arguments);
@@ -165,6 +170,8 @@ fn mistakes_end_with_a_text() {
         ("pe", &["nvshmem_int_get", "PE 1", "7"]),
         ("team", &["nvshmem_barrier", "41 is not a team"]),
         ("signal", &["nvshmemx_signal_op", "NVSHMEM_SIGNAL_SET"]),
+        ("layout", &["nvshmem_init", "headers of another rushmem (device state 1, 8 bytes"]),
+        ("later", &["nvshmem_fence", "headers of another rushmem (device state 2, 16 bytes", "PE 1"]),
         ("early", &["nvshmem_my_pe", "nvshmem_init comes first"]),
         ("killed", &["PE 1", "killed"]),
     ] {
@@ -173,6 +180,36 @@ fn mistakes_end_with_a_text() {
         assert!(!out.status.success(), "{mistake} went well:\n{text}");
         for wanted in texts {
             assert!(text.contains(wanted), "{mistake}: no \"{wanted}\" in:\n{text}");
+        }
+    }
+}
+
+/// A wait for what never comes is reported and ends at its limit, on the host and in a kernel.
+#[test]
+fn waits_that_stall_are_reported_and_end() {
+    if !ready("waits_that_stall_are_reported_and_end") {
+        return;
+    }
+    let limits = [("RUSHMEM_STALL_REPORT", "1"), ("RUSHMEM_WAIT_TIMEOUT", "3")];
+    let host = Program::new("mistakes.c").run(2, &limits, &["stall"]);
+    let kernels = Program::new("kernels.c");
+    let arguments = arguments_of("stalls.cu");
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let kernel = kernels.run(2, &limits, &arguments);
+    for (out, waits) in [
+        (host, ["nvshmem_signal_wait_until: PE ", "gave up after "]),
+        (
+            kernel,
+            [
+                "stalls.cu): a thread in block (0,0,0), thread (0,0,0)",
+                "waited longer than RUSHMEM_WAIT_TIMEOUT",
+            ],
+        ),
+    ] {
+        let text = said(&out);
+        assert!(!out.status.success(), "it went well:\n{text}");
+        for wanted in ["[warn] PE ", "has waited ", "41"].into_iter().chain(waits) {
+            assert!(text.contains(wanted), "no \"{wanted}\" in:\n{text}");
         }
     }
 }
