@@ -77,6 +77,11 @@ fn kernels_collectives() {
 }
 
 #[test]
+fn kernels_reductions() {
+    kernels("reductions.cu", &[3]);
+}
+
+#[test]
 fn kernels_teams() {
     kernels("teams.cu", &[1, 4]);
 }

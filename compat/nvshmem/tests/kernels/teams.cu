@@ -97,6 +97,7 @@ KERNEL(team_signals) {
   nvshmemx_region_handle_t region = 1;
   nvshmemx_region_attrs_t attrs = NVSHMEMX_REGION_ATTRS_INITIALIZER;
   CHECK(nvshmemx_region_start(&region, &attrs) == 0 && nvshmemx_region_stop(region) == 0);
+  CHECK(nvshmemx_region_start_block(&region, &attrs) == 0 && nvshmemx_region_stop_block(region) == 0);
   CHECK(nvshmemx_ask_smem(NVSHMEMX_SMEM_RECOMMENDED) == 0);
   nvshmemx_give_smem(nullptr, 0);
   nvshmemx_release_smem();
