@@ -87,6 +87,13 @@ int main(void)
   nvshmemx_init_status_t status = NVSHMEM_STATUS_NOT_INITIALIZED;
   nvshmemx_thread_support_t threads = NVSHMEM_THREAD_SINGLE;
   __half half;
+#ifdef RUSHMEM_NVSHMEM_CUDA
+  dim3 one = {1, 1, 1};
+  nvshmemx_collective_launch_attr_t launch;
+  launch.cuda_config.numAttrs = 0;
+  nvshmemx_collective_launch(NULL, one, one, NULL, 0, NULL);
+  nvshmemx_collective_launch_attr(&launch, NULL, NULL);
+#endif
   (void) half, (void) before, (void) args, (void) later, (void) op;
   nvshmem_long_wait_until((long *) 0, cmp, 0);
   return attr.args.uid_args.nranks + config.version - 2 + (int) team + (int) status + (int) threads;

@@ -145,6 +145,19 @@ fn a_team_too_many_is_an_error() {
     program.all_well_far(2, &[]);
 }
 
+/// By name, with the CUDA runtime of the program, or without any.
+#[test]
+fn collective_launches_are_found_by_name() {
+    if !ready("collective_launches_are_found_by_name") {
+        return;
+    }
+    Program::new("launches.c").all_well(2, &[], &[]);
+    let without = Program::new("launches_without_cuda.c").run(1, &[], &[]);
+    let text = said(&without);
+    assert!(without.status.success() && text.contains("all well"), "{text}");
+    assert!(text.contains("nvshmemx_collective_launch: this process has no CUDA runtime"), "{text}");
+}
+
 /// NVSHMEMX_TEAM_NODE goes by hosts, also where PEs of one host do not map each other's memory; settings that
 /// divide a host make several of it.
 #[test]

@@ -55,7 +55,7 @@ impl Program {
         let path = dir.path().join("program");
         let lib = format!("{PREFIX}/lib");
         let mut cc = Command::new(compiler);
-        cc.args(["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"]);
+        cc.args(["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", "-rdynamic"]);
         cc.arg(here().join("tests/c").join(source)).arg("-o").arg(&path);
         cc.arg("-I").arg(format!("{PREFIX}/tests")).arg("-I").arg(format!("{PREFIX}/include"));
         cc.arg("-I").arg(here().join("../../host/runtime/include"));
