@@ -51,7 +51,7 @@ test-all: test attack ## make test, make attack, and the whole grids that make t
 	@scripts/deny bans licenses sources
 	@scripts/test-triton
 	@RUSHMEM_TEST_ROUNDS=all $(CARGO) test -p rushmem-host --lib -- order_tests --nocapture
-	@RUSHMEM_TEST_ROUNDS=all $(CARGO) test --workspace --exclude rushmem-bootstrap-mpi --features rushmem/cudarc --test programs
+	@RUSHMEM_TEST_ROUNDS=all $(CARGO) test --workspace --exclude rushmem-bootstrap-mpi --features rushmem/cudarc --test programs --test names
 
 .PHONY: outside
 outside: ## what users have: packages for crates.io, the texts' code in another crate, the installation (after make test)

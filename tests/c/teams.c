@@ -128,6 +128,18 @@ static void mistakes(rushmem_world_t *w, rushmem_team_t *world)
   OK(rushmem_near(w, &near));
   CHECK(rushmem_team_n_pes(team) == near.count);
   OK(rushmem_team_free(team));
+  /* That of the host has others besides, where they are not mapped. */
+  OK(rushmem_team_host(w, NULL, &team));
+  CHECK(rushmem_team_n_pes(team) >= near.count);
+  OK(rushmem_team_sync(team));
+  OK(rushmem_team_free(team));
+  /* What members agree upon. */
+  int64_t least = 0;
+  OK(rushmem_team_least(world, 5 - 7 * me, &least));
+  CHECK(least == 5 - 7 * (n - 1));
+  OK(rushmem_team_least(world, INT64_MIN + me, &least));
+  CHECK(least == INT64_MIN);
+  FAILS(rushmem_team_least(world, 1, NULL), RUSHMEM_ERR_INVALID_ARGUMENT, "out");
 }
 
 int main(void)

@@ -122,6 +122,9 @@ int memory_unregister_local(struct call call, void *address);
 void *memory_register(struct call call, void *address, size_t bytes, void *preferred, int flags);
 int memory_unregister(struct call call, void *address, size_t bytes);
 
+/* Teams that a PE can be in at a time: as many as kernels find by number (rushmem_team_number). */
+enum { TEAMS = 64 };
+
 /* --- team.c --------------------------------------------------------------------------------------------- */
 
 /* The team of a number; refuses what is none. */

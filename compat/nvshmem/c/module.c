@@ -75,8 +75,10 @@ void module_fill(struct call call)
   pthread_mutex_lock(&lock);
   __atomic_store_n(&module_pending, false, __ATOMIC_RELEASE);
   for (struct attached *at = programs; at; at = at->next) {
-    if (at->filled || job.gpu < 0) continue;
+    if (at->filled) continue;
+    /* Also where no kernel of them can run, so that a program is not refused on some machines alone. */
     check_layout(call, at->version, at->bytes);
+    if (job.gpu < 0) continue;
     const int code = at->fill(&state, sizeof state, job.gpu);
     if (code != 0) refuse(call, "telling the program's kernels their PE: CUDA's error %d on GPU %d", code, job.gpu);
     at->filled = true;

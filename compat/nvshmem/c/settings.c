@@ -50,7 +50,7 @@ static bool is_set(const char *name)
 static bool means_something(const char *name)
 {
   static const char *const known[] = {"SYMMETRIC_SIZE", "DEBUG", "INFO", "VERSION", "BOOTSTRAP_UID_SOCK_IFNAME",
-                                      "HOME", "PREFIX"};
+                                      "HOME", "PREFIX", "MAX_TEAMS"};
   static const char *const ways[] = {"PMI", "MPI", "SHMEM", "UID"};
   /* Other ways to meet, as by a plug-in, are reported as not supported. */
   if (!strncmp(name, "BOOTSTRAP=", 10)) {
@@ -72,6 +72,12 @@ void settings_print(void)
     if (used + length + 3 < sizeof others)
       snprintf(others + used, sizeof others - used, "%s%.*s", used ? ", " : "", (int) length, *entry);
   }
+  const char *teams = getenv("NVSHMEM_MAX_TEAMS");
+  if (teams && strtol(teams, NULL, 0) > TEAMS)
+    fprintf(stderr,
+            "rushmem: NVSHMEM_MAX_TEAMS=%s: a PE is in %d teams at most here, the %d predefined ones included; a split "
+            "beyond them returns an error\n",
+            teams, (int) TEAMS, (int) NVSHMEM_TEAMS_MIN);
   if (others[0]) fprintf(stderr, "rushmem: not needed here, and not read: %s\n", others);
   if (is_set("NVSHMEM_VERSION"))
     printf("rushmem %s: NVSHMEM's interface %d.%d.%d\n", rushmem_version(), NVSHMEM_VENDOR_MAJOR_VERSION,
@@ -83,6 +89,7 @@ void settings_print(void)
            "                          by what the program and its launcher give\n"
            "  NVSHMEM_BOOTSTRAP_UID_SOCK_IFNAME\n"
            "                          the network interface over which they meet\n"
+           "  NVSHMEM_MAX_TEAMS       there is room for 64 in any case, and for no more\n"
            "  NVSHMEM_DEBUG           if set: log lines (INFO, TRACE)\n"
            "  NVSHMEM_VERSION         if set: print the version at the start\n"
            "  NVSHMEM_INFO            if set: print this\n"

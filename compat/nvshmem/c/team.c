@@ -1,15 +1,18 @@
 /* Teams: integers, each with a team of the runtime's behind it. Kernels find them by the same integers, in
- * the runtime's table of numbered teams. */
+ * the runtime's table of numbered teams. A PE has numbers of its own, so that one may have run out of them
+ * where others have not: members agree on that before a team has one. */
 #include <pthread.h>
 #include <string.h>
 
+#include <rushmem/abi.h>
+
 #include "library.h"
 
-/* As many as kernels find by number (rushmem_team_number). */
-enum { TEAMS = 64 };
+_Static_assert((int) TEAMS == RUSHMEM_NUMBERED_TEAMS, "kernels find all of them by number");
 
 struct team {
   rushmem_team_t *team; /* null: no team of that number, or this PE is no member */
+  bool kept;            /* for a team that is being made */
   rushmem_team_info_t info;
   nvshmem_team_config_t config;
   bool borrowed; /* another entry's, which frees it */
@@ -57,16 +60,18 @@ static int64_t colour_of_gpu(struct call call)
 
 void team_start(struct call call)
 {
-  rushmem_team_t *world, *node, *across, *gpu, *leaders;
+  rushmem_team_t *world, *mapped, *host, *across, *gpu, *leaders;
   check(call, rushmem_team_world(job.world, &world));
   put_at(call, NVSHMEM_TEAM_WORLD, world, true);
-  check(call, rushmem_team_node(job.world, NULL, &node));
-  put_at(call, NVSHMEM_TEAM_SHARED, node, false);
-  put_at(call, NVSHMEMX_TEAM_NODE, node, true);
-  put_at(call, NVSHMEM_TEAM_MC_SHARED, node, true);
-  check(call, rushmem_team_split(world, teams[NVSHMEM_TEAM_SHARED].info.my_pe, job.me, NULL, &across));
+  check(call, rushmem_team_node(job.world, NULL, &mapped));
+  put_at(call, NVSHMEM_TEAM_SHARED, mapped, false);
+  put_at(call, NVSHMEM_TEAM_MC_SHARED, mapped, true);
+  /* Of one host, mapped or not: programs choose their GPU by its numbers. */
+  check(call, rushmem_team_host(job.world, NULL, &host));
+  put_at(call, NVSHMEMX_TEAM_NODE, host, false);
+  check(call, rushmem_team_split(world, teams[NVSHMEMX_TEAM_NODE].info.my_pe, job.me, NULL, &across));
   put_at(call, NVSHMEMX_TEAM_SAME_MYPE_NODE, across, false);
-  check(call, rushmem_team_split(node, colour_of_gpu(call), job.me, NULL, &gpu));
+  check(call, rushmem_team_split(host, colour_of_gpu(call), job.me, NULL, &gpu));
   put_at(call, NVSHMEM_TEAM_SAME_GPU_INDEX, gpu, false);
   const bool leads = teams[NVSHMEM_TEAM_SAME_GPU_INDEX].info.my_pe == 0;
   check(call, rushmem_team_split(world, leads ? 0 : RUSHMEM_TEAM_NO_COLOUR, job.me, NULL, &leaders));
@@ -119,19 +124,53 @@ int team_translate(struct call call, nvshmem_team_t from, int pe, nvshmem_team_t
   return out;
 }
 
-/* A number for a new team; NVSHMEM_TEAM_INVALID where this PE is no member. */
-static nvshmem_team_t adopt(struct call call, rushmem_team_t *made, const nvshmem_team_config_t *config, long mask)
+/* A number for a team to come; NVSHMEM_TEAM_INVALID where there is none. */
+static nvshmem_team_t keep_number(void)
 {
-  if (!made) return NVSHMEM_TEAM_INVALID;
-  pthread_mutex_lock(&lock);
   nvshmem_team_t number = NVSHMEM_TEAMS_MIN;
-  while (number < TEAMS && teams[number].team) number++;
-  if (number == TEAMS) refuse(call, "this PE is a member of %d teams already: destroy one", (int) TEAMS);
-  put_at(call, number, made, false);
-  if (config && mask & NVSHMEM_TEAM_CONFIG_MASK_NUM_CONTEXTS)
-    teams[number].config.num_contexts = config->num_contexts;
+  pthread_mutex_lock(&lock);
+  while (number < TEAMS && (teams[number].team || teams[number].kept)) number++;
+  if (number == TEAMS) number = NVSHMEM_TEAM_INVALID;
+  else teams[number].kept = true;
   pthread_mutex_unlock(&lock);
   return number;
+}
+
+/* A kept number becomes that of `made`, or, of none, is given back. */
+static nvshmem_team_t give_number(struct call call, nvshmem_team_t number, rushmem_team_t *made,
+                                  const nvshmem_team_config_t *config, long mask)
+{
+  if (number == NVSHMEM_TEAM_INVALID) return number;
+  pthread_mutex_lock(&lock);
+  if (!made) {
+    teams[number] = (struct team){0};
+    number = NVSHMEM_TEAM_INVALID;
+  } else {
+    put_at(call, number, made, false);
+    if (config && mask & NVSHMEM_TEAM_CONFIG_MASK_NUM_CONTEXTS)
+      teams[number].config.num_contexts = config->num_contexts;
+  }
+  pthread_mutex_unlock(&lock);
+  return number;
+}
+
+/* 0 where each member of `team` has the number that it needs; all of them learn the same. */
+static int agree(struct call call, rushmem_team_t *team, bool mine)
+{
+  int64_t all;
+  check(call, rushmem_team_least(team, mine, &all));
+  if (all) return 0;
+  return decline(call, NVSHMEMX_ERROR_OUT_OF_MEMORY,
+                 "%s has no number left for a new team: a PE is in %d at most, the predefined ones included; destroy one",
+                 mine ? "another member" : "this PE", (int) TEAMS);
+}
+
+/* Of a team of `size` of the parent's members; more of them than it has are refused later. */
+static bool is_member(const struct team *parent, int start, int stride, int size)
+{
+  for (int i = 0; i < size && i < parent->info.n_pes; i++)
+    if (start + i * (long) stride == parent->info.my_pe) return true;
+  return false;
 }
 
 int team_split_strided(struct call call, nvshmem_team_t parent, int start, int stride, int size,
@@ -140,12 +179,15 @@ int team_split_strided(struct call call, nvshmem_team_t parent, int start, int s
   if (!out) refuse(call, "new_team is null");
   *out = NVSHMEM_TEAM_INVALID;
   if (parent == NVSHMEM_TEAM_INVALID) return NVSHMEMX_ERROR_INVALID_VALUE;
+  const struct team *of = find(call, parent);
   rushmem_team_t *made = NULL;
   /* One member needs no stride. */
   if (size == 1 && stride == 0) stride = 1;
-  const int code =
-      team_declined(call, rushmem_team_split_strided(team_of(call, parent), start, stride, size, NULL, &made));
-  if (code == 0) *out = adopt(call, made, config, mask);
+  const nvshmem_team_t number = keep_number();
+  int code = agree(call, of->team,
+                   number != NVSHMEM_TEAM_INVALID || !is_member(of, start, stride, size));
+  if (code == 0) code = team_declined(call, rushmem_team_split_strided(of->team, start, stride, size, NULL, &made));
+  *out = give_number(call, number, made, config, mask);
   return code;
 }
 
@@ -156,12 +198,12 @@ int team_split_2d(struct call call, nvshmem_team_t parent, int xrange, const nvs
   if (!xout || !yout) refuse(call, "%s is null", xout ? "yaxis_team" : "xaxis_team");
   *xout = *yout = NVSHMEM_TEAM_INVALID;
   if (parent == NVSHMEM_TEAM_INVALID) return NVSHMEMX_ERROR_INVALID_VALUE;
-  rushmem_team_t *x = NULL, *y = NULL;
-  const int code = team_declined(call, rushmem_team_split_2d(team_of(call, parent), xrange, NULL, &x, &y));
-  if (code == 0) {
-    *xout = adopt(call, x, xconfig, xmask);
-    *yout = adopt(call, y, yconfig, ymask);
-  }
+  rushmem_team_t *of = team_of(call, parent), *x = NULL, *y = NULL;
+  const nvshmem_team_t xnumber = keep_number(), ynumber = keep_number();
+  int code = agree(call, of, ynumber != NVSHMEM_TEAM_INVALID);
+  if (code == 0) code = team_declined(call, rushmem_team_split_2d(of, xrange, NULL, &x, &y));
+  *xout = give_number(call, xnumber, x, xconfig, xmask);
+  *yout = give_number(call, ynumber, y, yconfig, ymask);
   return code;
 }
 
@@ -184,8 +226,14 @@ int team_init(struct call call, nvshmem_team_t *out, nvshmem_team_config_t *conf
   if (n > job.n_pes)
     return decline(call, NVSHMEMX_ERROR_INVALID_VALUE, "a team of %d of %d PEs", n, job.n_pes);
   rushmem_team_t *made = NULL;
-  const int code = meeting_hold(call, config->uniqueid, n, pe, &made);
-  if (code == 0) *out = adopt(call, made, config, mask);
+  const nvshmem_team_t number = keep_number();
+  int code = meeting_hold(call, config->uniqueid, n, pe, &made);
+  if (code == 0) code = agree(call, made, number != NVSHMEM_TEAM_INVALID);
+  if (code != 0 && made) {
+    check(call, rushmem_team_free(made));
+    made = NULL;
+  }
+  *out = give_number(call, number, made, config, mask);
   return code;
 }
 

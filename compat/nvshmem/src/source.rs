@@ -16,8 +16,16 @@ pub fn symbols(table: &Table) -> String {
     out
 }
 
-/// What programs' own parts call besides the table (include/rushmem_nvshmem/program.h).
-pub const OWN: [&str; 3] = ["rushmem_nvshmem_attach", "rushmem_nvshmem_detach", "rushmem_nvshmem_fill_all"];
+/// What the library has besides the table: what programs' own parts call
+/// (include/rushmem_nvshmem/program.h), and launches, which take CUDA's types (c/launch.c).
+pub const OWN: [&str; 6] = [
+    "rushmem_nvshmem_attach",
+    "rushmem_nvshmem_detach",
+    "rushmem_nvshmem_fill_all",
+    "nvshmemx_collective_launch",
+    "nvshmemx_collective_launch_attr",
+    "nvshmemx_collective_launch_query_gridsize",
+];
 
 /// The text of `calls.c`: for libnvshmem.a, functions of the host that go on in libnvshmem_host, which is
 /// loaded when the program starts. An archive cannot name a library, and nvcc's device linker takes no

@@ -42,25 +42,63 @@ fn no_function_stands_twice() {
     }
 }
 
+/// With CUDA's headers on the path, as where a machine has CUDA, and without.
 #[test]
 fn headers_take_c_and_cpp() {
+    let test = "headers_take_c_and_cpp";
     let dir = tempfile::tempdir().expect("a temporary folder");
     let include = format!("-I{PREFIX}/include");
+    let cuda = nvcc(test).and_then(|nvcc| Some(nvcc.parent()?.parent()?.join("include")));
+    let cuda = cuda.filter(|include| include.join("cuda_runtime.h").exists());
+    if cuda.is_none() {
+        eprintln!("SKIP {test} beside CUDA's headers: there are none");
+    }
+    let cuda = cuda.map(|include| format!("-isystem{}", include.display()));
     for (name, compiler, standard) in [("a.c", "cc", "-std=c11"), ("a.cpp", "c++", "-std=c++11")] {
         let source = dir.path().join(name);
-        let text = "#include <nvshmemx.h>\n#include <host/nvshmem_api.h>\n#include <nvshmem_host.h>\n\
-                    int main(void) { nvshmemx_init_attr_t attr = NVSHMEMX_INIT_ATTR_INITIALIZER;\n\
-                    nvshmem_team_config_t config = NVSHMEM_TEAM_CONFIG_INITIALIZER;\n\
-                    return attr.args.uid_args.nranks + config.version - 2; }\n";
-        std::fs::write(&source, text).expect("the folder is there");
-        let mut cc = Command::new(compiler);
-        cc.args([standard, "-Wall", "-Wextra", "-Werror", "-fsyntax-only", &include]).arg(&source);
-        match cc.output() {
-            Ok(out) => assert!(out.status.success(), "{name}: {}", String::from_utf8_lossy(&out.stderr)),
-            Err(e) => eprintln!("SKIP headers_take_c_and_cpp: {compiler}: {e}"),
+        std::fs::write(&source, NAMES).expect("the folder is there");
+        for beside in [None, cuda.as_deref()] {
+            let mut cc = Command::new(compiler);
+            cc.args([standard, "-Wall", "-Wextra", "-Werror", "-fsyntax-only", &include]).args(beside);
+            match cc.arg(&source).output() {
+                Ok(out) => assert!(out.status.success(), "{cc:?}: {}", String::from_utf8_lossy(&out.stderr)),
+                Err(e) => eprintln!("SKIP {test}: {compiler}: {e}"),
+            }
         }
     }
 }
+
+/// Names that are no functions.
+const NAMES: &str = "\
+#include <nvshmemx.h>
+#include <host/nvshmem_api.h>
+#include <nvshmem_host.h>
+#if NVSHMEM_VENDOR_VERSION != 30800
+#error \"the version as a number\"
+#endif
+int main(void)
+{
+  nvshmemx_init_attr_t attr = NVSHMEMX_INIT_ATTR_INITIALIZER, before = NVSHMEMX_INIT_ATTR_V1_INITIALIZER;
+  nvshmemx_init_args_t args = NVSHMEMX_INIT_ARGS_INITIALIZER, later = NVSHMEMX_INIT_ARGS_V2_INITIALIZER;
+  nvshmem_team_config_t config = NVSHMEM_TEAM_CONFIG_INITIALIZER;
+  nvshmemx_cmp_type_t cmp = NVSHMEM_CMP_EQ;
+  nvshmemx_signal_op_t op = NVSHMEM_SIGNAL_SET;
+  nvshmem_team_id_t team = NVSHMEM_TEAM_WORLD;
+  nvshmemx_init_status_t status = NVSHMEM_STATUS_NOT_INITIALIZED;
+  nvshmemx_thread_support_t threads = NVSHMEM_THREAD_SINGLE;
+  __half half;
+#ifdef RUSHMEM_NVSHMEM_CUDA
+  dim3 one = {1, 1, 1};
+  nvshmemx_collective_launch_attr_t launch;
+  launch.cuda_config.numAttrs = 0;
+  nvshmemx_collective_launch(NULL, one, one, NULL, 0, NULL);
+  nvshmemx_collective_launch_attr(&launch, NULL, NULL);
+#endif
+  (void) half, (void) before, (void) args, (void) later, (void) op;
+  nvshmem_long_wait_until((long *) 0, cmp, 0);
+  return attr.args.uid_args.nranks + config.version - 2 + (int) team + (int) status + (int) threads;
+}
+";
 
 /// An nvcc that is there: nothing is fetched here.
 fn nvcc(test: &str) -> Option<PathBuf> {

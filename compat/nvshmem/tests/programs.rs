@@ -8,7 +8,7 @@ mod common;
 use std::path::Path;
 use std::process::Command;
 
-use common::{here, ready, said, Program};
+use common::{has_network, here, ready, said, Program};
 use rushmem_nvshmem::PREFIX;
 
 fn numbers_of_pes(usual: &[u32]) -> Vec<u32> {
@@ -30,20 +30,25 @@ fn families_of_the_host() {
     program.all_well_far(2, &[]);
 }
 
+/// A file of kernels, and what it is compiled with.
+fn arguments_of(file: &str) -> [String; 4] {
+    let source = here().join("tests/kernels").join(file);
+    let include = |path: &Path| format!("-I{}", path.display());
+    [
+        source.to_str().expect("a path of ours is UTF-8").to_owned(),
+        include(Path::new(&format!("{PREFIX}/include"))),
+        include(&here().join("tests/kernels")),
+        include(&Path::new(PREFIX).join("tests")),
+    ]
+}
+
 /// One file of kernels: each of them is launched and compared with its model.
 fn kernels(file: &str, usual: &[u32]) {
     if !ready(file) {
         return;
     }
     let program = Program::new("kernels.c");
-    let source = here().join("tests/kernels").join(file);
-    let include = |path: &Path| format!("-I{}", path.display());
-    let options = [
-        source.to_str().expect("a path of ours is UTF-8").to_owned(),
-        include(Path::new(&format!("{PREFIX}/include"))),
-        include(&here().join("tests/kernels")),
-        include(&Path::new(PREFIX).join("tests")),
-    ];
+    let options = arguments_of(file);
     let arguments: Vec<&str> = options.iter().map(String::as_str).collect();
     for pes in numbers_of_pes(usual) {
         program.all_well(pes, &[], &arguments);
@@ -69,6 +74,11 @@ fn kernels_waits() {
 #[test]
 fn kernels_collectives() {
     kernels("collectives.cu", &[3]);
+}
+
+#[test]
+fn kernels_reductions() {
+    kernels("reductions.cu", &[3]);
 }
 
 #[test]
@@ -115,6 +125,57 @@ fn members_make_a_team_by_unique_id() {
     program.all_well_far(3, &[&seed]);
 }
 
+/// The team after the last number is an error, alike on all members.
+#[test]
+fn a_team_too_many_is_an_error() {
+    if !ready("a_team_too_many_is_an_error") {
+        return;
+    }
+    let program = Program::new("many_teams.c");
+    for pes in numbers_of_pes(&[3]) {
+        program.all_well(pes, &[], &[]);
+    }
+    let text = said(&program.run(2, &[], &[]));
+    for wanted in [
+        "PE 0: nvshmem_team_split_strided: this PE has no number left",
+        "PE 1: nvshmem_team_split_2d: another",
+    ] {
+        assert!(text.contains(wanted), "no \"{wanted}\" in:\n{text}");
+    }
+    program.all_well_far(2, &[]);
+}
+
+/// By name, with the CUDA runtime of the program, or without any.
+#[test]
+fn collective_launches_are_found_by_name() {
+    if !ready("collective_launches_are_found_by_name") {
+        return;
+    }
+    Program::new("launches.c").all_well(2, &[], &[]);
+    let without = Program::new("launches_without_cuda.c").run(1, &[], &[]);
+    let text = said(&without);
+    assert!(without.status.success() && text.contains("all well"), "{text}");
+    assert!(text.contains("nvshmemx_collective_launch: this process has no CUDA runtime"), "{text}");
+}
+
+/// NVSHMEMX_TEAM_NODE goes by hosts, also where PEs of one host do not map each other's memory; settings that
+/// divide a host make several of it.
+#[test]
+fn the_team_of_a_node_is_that_of_a_host() {
+    if !ready("the_team_of_a_node_is_that_of_a_host") {
+        return;
+    }
+    let program = Program::new("hosts.c");
+    program.all_well(3, &[], &["0", "0", "0"]);
+    if !has_network("the_team_of_a_node_is_that_of_a_host") {
+        return;
+    }
+    program.all_well(3, &[("RUSHMEM_TRANSPORT", "ucx")], &["0", "0", "0", "apart"]);
+    program.all_well(4, &[("RUSHMEM_NODES", "0,1,1,0")], &["0", "1", "1", "0"]);
+    let both = [("RUSHMEM_NODES", "0,1"), ("RUSHMEM_TRANSPORT", "ucx")];
+    program.all_well(3, &both, &["0", "1", "0", "apart"]);
+}
+
 /// A bad call ends the job with a text that says who called what, from where, and what is wrong.
 #[test]
 fn mistakes_end_with_a_text() {
@@ -127,6 +188,8 @@ fn mistakes_end_with_a_text() {
         ("pe", &["nvshmem_int_get", "PE 1", "7"]),
         ("team", &["nvshmem_barrier", "41 is not a team"]),
         ("signal", &["nvshmemx_signal_op", "NVSHMEM_SIGNAL_SET"]),
+        ("layout", &["nvshmem_init", "headers of another rushmem (device state 1, 8 bytes"]),
+        ("later", &["nvshmem_fence", "headers of another rushmem (device state 2, 16 bytes", "PE 1"]),
         ("early", &["nvshmem_my_pe", "nvshmem_init comes first"]),
         ("killed", &["PE 1", "killed"]),
     ] {
@@ -135,6 +198,36 @@ fn mistakes_end_with_a_text() {
         assert!(!out.status.success(), "{mistake} went well:\n{text}");
         for wanted in texts {
             assert!(text.contains(wanted), "{mistake}: no \"{wanted}\" in:\n{text}");
+        }
+    }
+}
+
+/// A wait for what never comes is reported and ends at its limit, on the host and in a kernel.
+#[test]
+fn waits_that_stall_are_reported_and_end() {
+    if !ready("waits_that_stall_are_reported_and_end") {
+        return;
+    }
+    let limits = [("RUSHMEM_STALL_REPORT", "1"), ("RUSHMEM_WAIT_TIMEOUT", "3")];
+    let host = Program::new("mistakes.c").run(2, &limits, &["stall"]);
+    let kernels = Program::new("kernels.c");
+    let arguments = arguments_of("stalls.cu");
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let kernel = kernels.run(2, &limits, &arguments);
+    for (out, waits) in [
+        (host, ["nvshmem_signal_wait_until: PE ", "gave up after "]),
+        (
+            kernel,
+            [
+                "stalls.cu): a thread in block (0,0,0), thread (0,0,0)",
+                "waited longer than RUSHMEM_WAIT_TIMEOUT",
+            ],
+        ),
+    ] {
+        let text = said(&out);
+        assert!(!out.status.success(), "it went well:\n{text}");
+        for wanted in ["[warn] PE ", "has waited ", "41"].into_iter().chain(waits) {
+            assert!(text.contains(wanted), "no \"{wanted}\" in:\n{text}");
         }
     }
 }
@@ -167,6 +260,12 @@ fn the_environment_is_honoured_or_named() {
     assert!(text.contains("no room for 1 GiB"), "{text}");
     assert!(text.contains("not read: NVSHMEM_DISABLE_P2P"), "{text}");
     assert!(text.contains("NVSHMEM_SYMMETRIC_SIZE  limit"), "{text}");
+    // Teams: what there is room for needs no word.
+    for (most, named) in [("64", false), ("1024", true)] {
+        let text = said(&program.run(2, &[("NVSHMEM_MAX_TEAMS", most)], &["none"]));
+        assert_eq!(text.contains("64 teams at most here, the 7 predefined ones included"), named, "{text}");
+        assert!(!text.contains("not read"), "{text}");
+    }
     // Ways to meet that are ours, too, and one that is not.
     for (way, named) in [("PMI", false), ("mpi", false), ("plugin", true)] {
         let text = said(&program.run(2, &[("NVSHMEM_BOOTSTRAP", way)], &["none"]));

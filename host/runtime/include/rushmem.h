@@ -1378,6 +1378,13 @@ int32_t rushmem_team_node(rushmem_world_t *w,
                           const struct rushmem_team_config_t *config,
                           rushmem_team_t **out);
 
+/* A team of the PEs of this PE's host, whether they map each other's memory or not: PEs that share its GPUs
+ * have numbers of their own in it. `RUSHMEM_PES_PER_NODE` and `RUSHMEM_NODES` make hosts of parts of a host.
+ * Collective over the world. Errors as `rushmem_team_split_strided`. */
+int32_t rushmem_team_host(rushmem_world_t *w,
+                          const struct rushmem_team_config_t *config,
+                          rushmem_team_t **out);
+
 /* A new team of members `start`, `start + stride` ... of `parent`, `size` of them; `stride` may be negative
  * (OpenSHMEM 1.5, section 9.4.6). Collective over the parent: all of its members call it with the same
  * arguments. `*out` is the team, to be freed by `rushmem_team_free`, or null where this PE is no member of
@@ -1645,6 +1652,14 @@ int32_t rushmem_team_exscan(rushmem_team_t *t,
                             size_t n,
                             int32_t type,
                             int32_t op);
+
+/* The least of the members' `value`s, on all of them, in one round and without symmetric memory: what they
+ * agree upon where each has a number of its own, or 0 for no and 1 for yes.
+ *
+ * Errors as `rushmem_team_sync`.
+ *
+ * Requires: `t` is a team that nobody frees meanwhile; `out` is null or valid. */
+int32_t rushmem_team_least(rushmem_team_t *t, int64_t value, int64_t *out);
 
 /* Nothing behind it on the stream begins before every member has come to it, on a stream or in a
  * kernel (`rushmem::sync`), in the same slot set. What a member's stream did before is seen

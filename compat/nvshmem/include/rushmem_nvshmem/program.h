@@ -20,11 +20,22 @@ void rushmem_nvshmem_fill_all(const char *function);
 }
 #endif
 
-#if defined(RUSHMEM_NVSHMEM_CUDA) && defined(__cplusplus)
-
+#if defined(RUSHMEM_NVSHMEM_CUDA)
 typedef struct nvshmemx_collective_launch_attr {
   cudaLaunchConfig_t cuda_config;
 } nvshmemx_collective_launch_attr_t;
+#endif
+
+#if defined(RUSHMEM_NVSHMEM_CUDA) && !defined(__cplusplus)
+/* Of the library, which looks for the program's CUDA runtime by name. */
+int nvshmemx_collective_launch_query_gridsize(const void *func, dim3 blockDims, void **args, size_t sharedMem,
+                                              int *gridsize);
+int nvshmemx_collective_launch(const void *func, dim3 gridDims, dim3 blockDims, void **args, size_t sharedMem,
+                               cudaStream_t stream);
+int nvshmemx_collective_launch_attr(const nvshmemx_collective_launch_attr_t *attr, const void *func, void **args);
+#endif
+
+#if defined(RUSHMEM_NVSHMEM_CUDA) && defined(__cplusplus)
 
 /* The most blocks that run at once, in `*gridsize`. */
 inline int nvshmemx_collective_launch_query_gridsize(const void *func, dim3 blockDims, void **args, size_t sharedMem,

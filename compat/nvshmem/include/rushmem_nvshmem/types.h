@@ -31,7 +31,9 @@
 #if __has_include(<cuda_runtime.h>)
 #include <cuda_runtime.h>
 #define RUSHMEM_NVSHMEM_CUDA 1
+#if defined(__cplusplus)
 #define RUSHMEM_NVSHMEM_HALVES 1
+#endif
 #endif
 #endif
 /* What NVSHMEM's headers bring along, and programs that nvcc compiles rely on. */
@@ -54,7 +56,7 @@
 #include <cuda_fp16.h>
 #include <cuda_bf16.h>
 #elif !defined(RUSHMEM_CPU) && !defined(__CUDACC_RTC__)
-/* As CUDA's headers have them for C. */
+/* CUDA's headers have them for C++ alone. */
 typedef struct {
   unsigned short x;
 } __half;
@@ -77,20 +79,23 @@ typedef struct CUlib_st *CUlibrary;
 #define NVSHMEM_VENDOR_MINOR_VERSION 8
 #define NVSHMEM_VENDOR_PATCH_VERSION 0
 #define NVSHMEM_VENDOR_PACKAGE_VERSION 0
+/* As a number, to be compared: 30800. */
+#define NVSHMEM_VENDOR_VERSION \
+  (NVSHMEM_VENDOR_MAJOR_VERSION * 10000 + NVSHMEM_VENDOR_MINOR_VERSION * 100 + NVSHMEM_VENDOR_PATCH_VERSION)
 
-enum nvshmemi_cmp_type {
+typedef enum nvshmemi_cmp_type {
   NVSHMEM_CMP_EQ = 0, NVSHMEM_CMP_NE = 1, NVSHMEM_CMP_GT = 2, NVSHMEM_CMP_LE = 3, NVSHMEM_CMP_LT = 4,
   NVSHMEM_CMP_GE = 5
-};
-enum nvshmemi_signal_type { NVSHMEM_SIGNAL_SET = 9, NVSHMEM_SIGNAL_ADD = 10 };
-enum nvshmemi_thread_support {
+} nvshmemx_cmp_type_t;
+typedef enum nvshmemi_signal_type { NVSHMEM_SIGNAL_SET = 9, NVSHMEM_SIGNAL_ADD = 10 } nvshmemx_signal_op_t;
+typedef enum nvshmemi_thread_support {
   NVSHMEM_THREAD_SINGLE = 0, NVSHMEM_THREAD_FUNNELED = 1, NVSHMEM_THREAD_SERIALIZED = 2,
   NVSHMEM_THREAD_MULTIPLE = 3
-};
-enum nvshmemx_init_status {
+} nvshmemx_thread_support_t;
+typedef enum {
   NVSHMEM_STATUS_NOT_INITIALIZED = 0, NVSHMEM_STATUS_IS_BOOTSTRAPPED = 1, NVSHMEM_STATUS_IS_INITIALIZED = 2,
   NVSHMEM_STATUS_LIMITED_MPG = 3, NVSHMEM_STATUS_FULL_MPG = 4, NVSHMEM_STATUS_INVALID = 0x7fffffff
-};
+} nvshmemx_init_status_t;
 typedef enum nvshmemx_status {
   NVSHMEMX_SUCCESS = 0, NVSHMEMX_ERROR_INVALID_VALUE = 1, NVSHMEMX_ERROR_OUT_OF_MEMORY = 2,
   NVSHMEMX_ERROR_NOT_SUPPORTED = 3, NVSHMEMX_ERROR_SYMMETRY = 4, NVSHMEMX_ERROR_GPU_NOT_SELECTED = 5,
@@ -100,7 +105,7 @@ typedef enum nvshmemx_status {
 /* Teams are integers. Those that programs make are numbered behind these. */
 typedef int32_t nvshmem_team_t;
 typedef nvshmem_team_t nvshmemx_team_t;
-enum nvshmemi_team_id {
+typedef enum nvshmemi_team_id {
   NVSHMEM_TEAM_INVALID = -1,
   NVSHMEM_TEAM_WORLD = 0, NVSHMEM_TEAM_WORLD_INDEX = 0,
   NVSHMEM_TEAM_SHARED = 1, NVSHMEM_TEAM_SHARED_INDEX = 1,
@@ -110,7 +115,7 @@ enum nvshmemi_team_id {
   NVSHMEMI_TEAM_GPU_LEADERS = 5, NVSHMEM_TEAM_GPU_LEADERS_INDEX = 5,
   NVSHMEM_TEAM_MC_SHARED = 6, NVSHMEM_TEAM_MC_SHARED_INDEX = 6,
   NVSHMEM_TEAMS_MIN = 7
-};
+} nvshmem_team_id_t;
 enum { NVSHMEM_PE_INVALID = -1, NVSHMEMX_PE_ANY = 1 << 15, NVSHMEMX_PE_ALL = 1 << 15 };
 
 typedef uint64_t nvshmemx_team_uniqueid_t;
@@ -163,9 +168,14 @@ typedef struct {
   {                                                        \
     2, NVSHMEMX_UNIQUEID_ARGS_INITIALIZER, -1, { 0 }       \
   }
+#define NVSHMEMX_INIT_ARGS_V2_INITIALIZER NVSHMEMX_INIT_ARGS_INITIALIZER
 #define NVSHMEMX_INIT_ATTR_INITIALIZER           \
   {                                              \
     2, NULL, NVSHMEMX_INIT_ARGS_INITIALIZER      \
+  }
+#define NVSHMEMX_INIT_ATTR_V1_INITIALIZER        \
+  {                                              \
+    1, NULL, NVSHMEMX_INIT_ARGS_INITIALIZER      \
   }
 enum nvshmemx_init_flags {
   NVSHMEMX_INIT_THREAD_PES = 1, NVSHMEMX_INIT_WITH_MPI_COMM = 1 << 1, NVSHMEMX_INIT_WITH_SHMEM = 1 << 2,

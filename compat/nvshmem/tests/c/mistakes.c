@@ -1,5 +1,6 @@
 /* Bad calls, by the name in the first argument; PE 1 makes them, while PE 0 waits. "exit" ends the job beside
- * threads that are in calls. */
+ * threads that are in calls, "stall" waits for what never comes. "layout" and "later" are programs whose
+ * kernels were compiled with other headers, and whose library of such kernels was loaded in the job. */
 #include <pthread.h>
 #include <signal.h>
 #include <unistd.h>
@@ -12,18 +13,28 @@ static void *put_for_ever(void *words)
   return NULL;
 }
 
+static int fill(const void *state, size_t bytes, int gpu)
+{
+  (void) state, (void) bytes, (void) gpu;
+  return 0;
+}
+
 int main(int argc, char **argv)
 {
   const char *what = argc > 1 ? argv[1] : "none";
   if (!strcmp(what, "early")) return nvshmem_my_pe();
+  if (!strcmp(what, "layout")) rushmem_nvshmem_attach(fill, 1, 8);
   nvshmem_init();
   int *words = nvshmem_malloc(16 * sizeof *words), local[16] = {0};
   if (nvshmem_malloc((size_t) 1 << 30) == NULL) printf("no room for 1 GiB\n");
+  /* On all PEs: one that waited for another one's end would give up, too. */
+  if (!strcmp(what, "stall")) nvshmem_signal_wait_until((uint64_t *) words, NVSHMEM_CMP_EQ, 41);
   if (nvshmem_my_pe() == 1) {
     if (!strcmp(what, "address")) nvshmem_int_p(local, 1, 0);
     if (!strcmp(what, "pe")) nvshmem_int_get(local, words, 4, 7);
     if (!strcmp(what, "team")) nvshmem_barrier(41);
     if (!strcmp(what, "signal")) nvshmemx_signal_op((uint64_t *) words, 1, 3, 0);
+    if (!strcmp(what, "later")) rushmem_nvshmem_attach(fill, 2, 16), nvshmem_fence();
     if (!strcmp(what, "killed")) kill(getpid(), SIGKILL);
     if (!strcmp(what, "exit")) {
       for (int i = 0; i < 3; ++i) {

@@ -11,7 +11,7 @@ int main(int argc, char **argv)
   MPI_Comm_rank(comm, &rank);
   MPI_Comm_size(comm, &n);
   nvshmemx_init_attr_t attr = NVSHMEMX_INIT_ATTR_INITIALIZER;
-  attr.mpi_comm = &comm;
+  if (nvshmemx_set_attr_mpi_comm_args(&comm, &attr) != 0 || attr.mpi_comm != &comm) MPI_Abort(comm, 2);
   if (nvshmemx_init_attr(NVSHMEMX_INIT_WITH_MPI_COMM, &attr) != 0) MPI_Abort(comm, 1);
   CHECK(nvshmem_my_pe() == rank && nvshmem_n_pes() == n);
   int *word = nvshmem_malloc(sizeof *word);

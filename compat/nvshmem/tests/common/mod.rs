@@ -33,6 +33,16 @@ pub(crate) fn ready(test: &str) -> bool {
     false
 }
 
+/// Whether this machine has a network library; said aloud where not.
+pub(crate) fn has_network(test: &str) -> bool {
+    let info = Command::new(launcher().with_file_name("rushmem-info")).output();
+    let found = info.is_ok_and(|out| said(&out).contains("libucp"));
+    if !found {
+        eprintln!("SKIP {test}: no UCX on this machine");
+    }
+    found
+}
+
 impl Program {
     /// Compiles `source` of tests/c with warnings as errors.
     pub(crate) fn new(source: &str) -> Program {
@@ -45,7 +55,7 @@ impl Program {
         let path = dir.path().join("program");
         let lib = format!("{PREFIX}/lib");
         let mut cc = Command::new(compiler);
-        cc.args(["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"]);
+        cc.args(["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", "-rdynamic"]);
         cc.arg(here().join("tests/c").join(source)).arg("-o").arg(&path);
         cc.arg("-I").arg(format!("{PREFIX}/tests")).arg("-I").arg(format!("{PREFIX}/include"));
         cc.arg("-I").arg(here().join("../../host/runtime/include"));
@@ -88,11 +98,8 @@ impl Program {
 
     /// The same with PEs that are far from each other, where this machine has a network library.
     pub(crate) fn all_well_far(&self, pes: u32, arguments: &[&str]) {
-        let info = Command::new(launcher().with_file_name("rushmem-info")).output();
-        if info.is_ok_and(|out| said(&out).contains("libucp")) {
+        if has_network("far PEs") {
             self.all_well(pes, &[("RUSHMEM_PES_PER_NODE", "1")], arguments);
-        } else {
-            eprintln!("SKIP far PEs: no UCX on this machine");
         }
     }
 

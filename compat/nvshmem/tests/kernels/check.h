@@ -60,6 +60,7 @@ template <typename T> __device__ void expect(unsigned *bad, unsigned line, const
 /* The threads of a scope. */
 #define IN (threadIdx.x == 0)
 #define IN_warp (threadIdx.x < 32)
+#define IN_warpgroup true /* the block has two warps */
 #define IN_block true
 
 #define NEIGHBOURS                                                       \

@@ -2,6 +2,7 @@
  * nvshmemx_collective_launch, and learn by nvshmem_init who their PE is. */
 #include "atomics.cu"
 #include "collectives.cu"
+#include "reductions.cu"
 #include "rma.cu"
 #include "teams.cu"
 #include "waits.cu"
@@ -24,8 +25,9 @@ struct named {
   const void *kernel;
 };
 #define ENTRY(name) {#name, reinterpret_cast<const void *>(name)},
-static const named kernels[] = {KERNELS_OF_ATOMICS(ENTRY) KERNELS_OF_COLLECTIVES(ENTRY) KERNELS_OF_RMA(ENTRY)
-                                    KERNELS_OF_TEAMS(ENTRY) KERNELS_OF_WAITS(ENTRY)};
+static const named kernels[] = {KERNELS_OF_ATOMICS(ENTRY) KERNELS_OF_COLLECTIVES(ENTRY)
+                                KERNELS_OF_REDUCTIONS(ENTRY) KERNELS_OF_RMA(ENTRY) KERNELS_OF_TEAMS(ENTRY)
+                                KERNELS_OF_WAITS(ENTRY)};
 
 /* Blocks that wait for those of other PEs. */
 __global__ void ring(int *dest) {

@@ -150,28 +150,51 @@ PARTIAL_KERNEL(rma_bytes) {
   UNUSED;
   BYTES(nvshmem, )
   BYTES(nvshmemx, _warp)
+  BYTES(nvshmemx, _warpgroup)
   BYTES(nvshmemx, _block)
 }
 
-/* Queues are a hint. */
+/* Queues are a hint. `K` tells the scopes' values apart. */
+#define QUEUES(S, K)                                                             \
+  {                                                                              \
+    __syncthreads();                                                             \
+    fill(from, 32, salt + K);                                                    \
+    nvshmemx_barrier_all_block();                                                \
+    if (IN##S) nvshmemx_qp_int_put##S(to, from, 13, right, NVSHMEMX_QP_DEFAULT); \
+    if (IN##S) nvshmemx_qp_fence##S(right, nullptr, 0);                          \
+    if (IN##S) nvshmemx_qp_int_put_nbi##S(to + 16, from, 9, right, NVSHMEMX_QP_ANY); \
+    if (IN##S) nvshmemx_qp_quiet##S(right, nullptr, 0);                          \
+    nvshmemx_barrier_all_block();                                                \
+    EXPECT(to, 13, left, salt + K);                                              \
+    EXPECT(to + 16, 9, left, salt + K);                                          \
+    if (IN##S) nvshmemx_qp_int_get##S(got, to, 13, right, NVSHMEMX_QP_DEFAULT);  \
+    if (IN##S) nvshmemx_qp_int_get_nbi##S(got + 16, to + 16, 9, right, NVSHMEMX_QP_DEFAULT); \
+    if (IN##S) nvshmemx_qp_quiet##S(right, nullptr, 0);                          \
+    __syncthreads();                                                             \
+    EXPECT(got, 13, me, salt + K);                                               \
+    EXPECT(got + 16, 9, me, salt + K);                                           \
+    if (IN##S) nvshmemx_qp_int_put_signal##S(to + 32, from, 7, sig + K, 5, NVSHMEM_SIGNAL_SET, right, NVSHMEMX_QP_ANY); \
+    if (threadIdx.x == 0) CHECK(nvshmem_signal_wait_until(sig + K, NVSHMEM_CMP_EQ, 5) == 5); \
+    __syncthreads();                                                             \
+    EXPECT(to + 32, 7, left, salt + K);                                          \
+    nvshmemx_barrier_all_block();                                                \
+    if (IN##S) nvshmemx_qp_int_put_signal_nbi##S(to + 40, from, 7, sig + K, 2, NVSHMEM_SIGNAL_ADD, right, NVSHMEMX_QP_ANY); \
+    if (threadIdx.x == 0) CHECK(nvshmem_signal_wait_until(sig + K, NVSHMEM_CMP_GE, 6) == 7); \
+    __syncthreads();                                                             \
+    EXPECT(to + 40, 7, left, salt + K);                                          \
+    nvshmemx_barrier_all_block();                                                \
+  }
 PARTIAL_KERNEL(rma_queues) {
   NEIGHBOURS;
   UNUSED;
-  int *to = reinterpret_cast<int *>(a), *from = reinterpret_cast<int *>(b);
-  fill(from, 32, salt);
+  int *to = reinterpret_cast<int *>(a), *from = reinterpret_cast<int *>(b), *got = from + 512;
+  QUEUES(, 0)
+  QUEUES(_warp, 1)
+  QUEUES(_block, 2)
+  if (threadIdx.x == 0) nvshmemx_qp_int_p(to + 60, value_of<int>(me, 30, salt), right, NVSHMEMX_QP_DEFAULT);
   nvshmemx_barrier_all_block();
-  if (threadIdx.x == 0) {
-    nvshmemx_qp_int_p(to + 30, value_of<int>(me, 30, salt), right, NVSHMEMX_QP_DEFAULT);
-    nvshmemx_qp_int_put(to, from, 4, right, NVSHMEMX_QP_ANY);
-    nvshmemx_qp_int_put_nbi(to + 4, from, 4, right, NVSHMEMX_QP_ANY);
-  }
-  nvshmemx_qp_int_put_block(to + 8, from, 4, right, NVSHMEMX_QP_DEFAULT);
-  nvshmemx_qp_int_put_signal_nbi_block(to + 12, from, 4, sig, 3, NVSHMEM_SIGNAL_SET, right, NVSHMEMX_QP_DEFAULT);
-  nvshmemx_qp_quiet_block(right, nullptr, 0);
-  nvshmemx_barrier_all_block();
-  for (int part = 0; part < 4; ++part) EXPECT(to + 4 * part, 4, left, salt);
-  CHECK(nvshmem_signal_fetch(sig) == 3 && to[30] == value_of<int>(left, 30, salt));
-  CHECK(nvshmemx_qp_int_g(to + 1, right, NVSHMEMX_QP_DEFAULT) == value_of<int>(me, 1, salt));
+  CHECK(to[60] == value_of<int>(left, 30, salt));
+  CHECK(nvshmemx_qp_int_g(to + 60, right, NVSHMEMX_QP_DEFAULT) == value_of<int>(me, 30, salt));
   nvshmemx_barrier_all_block();
 }
 

@@ -85,6 +85,10 @@ KERNEL(team_signals) {
   if (threadIdx.x == 0) {
     nvshmemx_qp_signal_op(sig, 3, NVSHMEM_SIGNAL_ADD, right, NVSHMEMX_QP_DEFAULT);
     CHECK(nvshmem_signal_wait_until(sig, NVSHMEM_CMP_GT, 4) == 7);
+    nvshmemx_uint64_signal(sig + 1, salt + 1, right);
+    CHECK(nvshmem_signal_wait_until(sig + 1, NVSHMEM_CMP_NE, 0) == salt + 1);
+    nvshmemx_signal_counted_reset(sig + 1);
+    CHECK(nvshmem_signal_fetch(sig + 1) == 0);
   }
   nvshmemx_flush_block();
   nvshmemx_flush_warp();
@@ -93,6 +97,7 @@ KERNEL(team_signals) {
   nvshmemx_region_handle_t region = 1;
   nvshmemx_region_attrs_t attrs = NVSHMEMX_REGION_ATTRS_INITIALIZER;
   CHECK(nvshmemx_region_start(&region, &attrs) == 0 && nvshmemx_region_stop(region) == 0);
+  CHECK(nvshmemx_region_start_block(&region, &attrs) == 0 && nvshmemx_region_stop_block(region) == 0);
   CHECK(nvshmemx_ask_smem(NVSHMEMX_SMEM_RECOMMENDED) == 0);
   nvshmemx_give_smem(nullptr, 0);
   nvshmemx_release_smem();

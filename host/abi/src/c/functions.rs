@@ -319,6 +319,9 @@ macro_rules! functions_for_c {
                 fn memory_drop = rushmem_memory_drop(*mut rushmem_memory_t) -> i32;
             }
             team {
+                fn team_host = rushmem_team_host(
+                    *mut rushmem_world_t, *const rushmem_team_config_t, *mut *mut rushmem_team_t,
+                ) -> i32;
                 fn team_number = rushmem_team_number(*mut rushmem_world_t, i32, *mut rushmem_team_t) -> i32;
                 fn team_meet = rushmem_team_meet(
                     *mut rushmem_world_t, *const i32, usize, u64, *const rushmem_team_config_t,
@@ -326,6 +329,9 @@ macro_rules! functions_for_c {
                 ) -> i32;
                 fn team_my_pe = rushmem_team_my_pe(*mut rushmem_team_t) -> i32;
                 fn team_n_pes = rushmem_team_n_pes(*mut rushmem_team_t) -> i32;
+            }
+            collective {
+                fn team_least = rushmem_team_least(*mut rushmem_team_t, i64, *mut i64) -> i32;
             }
             rma {
                 fn p = rushmem_p(*mut rushmem_world_t, *mut c_void, u64, usize, i32) -> i32;

@@ -7,7 +7,7 @@
 
 use std::os::raw::c_void;
 
-use super::{guard, team::team};
+use super::{check_out, guard, team::team};
 use crate::op::team_call::Argument;
 use rushmem_abi::c::*;
 
@@ -37,3 +37,22 @@ macro_rules! host_calls {
     };
 }
 rushmem_abi::collectives!(host_calls);
+
+/// The least of the members' `value`s, on all of them, in one round and without symmetric memory: what they
+/// agree upon where each has a number of its own, or 0 for no and 1 for yes.
+///
+/// Errors as `rushmem_team_sync`.
+///
+/// # Safety
+/// `t` is a team that nobody frees meanwhile; `out` is null or valid.
+#[no_mangle]
+pub unsafe extern "C" fn rushmem_team_least(t: *mut rushmem_team_t, value: i64, out: *mut i64) -> i32 {
+    guard(|| {
+        // SAFETY: per contract.
+        let ((world, team), out) = unsafe { (team(t)?, check_out(out, "out")?) };
+        let least = world.team_least(team, value)?;
+        // SAFETY: checked and per contract.
+        unsafe { out.write(least) };
+        Ok(())
+    })
+}

@@ -82,6 +82,28 @@ unsafe fn split(
     Ok(())
 }
 
+/// Splits the team of `world`, whose handle is `w`.
+///
+/// # Safety
+/// As for [`rushmem_team_node`].
+unsafe fn split_world(
+    w: *mut rushmem_world_t,
+    world: &World,
+    how: TeamSplit<'_>,
+    config: *const rushmem_team_config_t,
+    out: *mut *mut rushmem_team_t,
+) -> Result<()> {
+    // SAFETY: per contract.
+    unsafe {
+        let (sets, out) = (slot_sets(config)?, check_out(out, "out")?);
+        out.write(null_mut());
+        if let Some(made) = world.split(world.team(), how, sets)? {
+            out.write(handles::make(w, made)?);
+        }
+    }
+    Ok(())
+}
+
 /// The team of all PEs. Local: every call gives the same handle, which ends with the world.
 ///
 /// # Safety
@@ -114,13 +136,29 @@ pub unsafe extern "C" fn rushmem_team_node(
         // SAFETY: per contract.
         unsafe {
             let world = called!(w, "team_node");
-            let (sets, out) = (slot_sets(config)?, check_out(out, "out")?);
-            out.write(null_mut());
-            if let Some(made) = world.split(world.team(), TeamSplit::Node, sets)? {
-                out.write(handles::make(w, made)?);
-            }
+            split_world(w, world, TeamSplit::Node, config, out)
         }
-        Ok(())
+    })
+}
+
+/// A team of the PEs of this PE's host, whether they map each other's memory or not: PEs that share its GPUs
+/// have numbers of their own in it. `RUSHMEM_PES_PER_NODE` and `RUSHMEM_NODES` make hosts of parts of a host.
+/// Collective over the world. Errors as `rushmem_team_split_strided`.
+///
+/// # Safety
+/// `w` is a world that is not finalised; `config` and `out` are null or valid.
+#[no_mangle]
+pub unsafe extern "C" fn rushmem_team_host(
+    w: *mut rushmem_world_t,
+    config: *const rushmem_team_config_t,
+    out: *mut *mut rushmem_team_t,
+) -> i32 {
+    guard(|| {
+        // SAFETY: per contract.
+        unsafe {
+            let world = called!(w, "team_host");
+            split_world(w, world, TeamSplit::Host, config, out)
+        }
     })
 }
 

@@ -64,6 +64,8 @@ pub(crate) enum Call {
     Inscan,
     Exscan,
     TeamMeet,
+    TeamHost,
+    TeamLeast,
 }
 
 impl Call {
@@ -108,6 +110,8 @@ impl Call {
             26 => "team_inscan",
             27 => "team_exscan",
             28 => "team_meet",
+            29 => "team_host",
+            30 => "team_least",
             AHEAD => "others since (it gave this one up)",
             _ => "an unknown call",
         }

@@ -38,6 +38,8 @@ pub(crate) enum TeamSplit<'a> {
     Listed(&'a [i32]),
     /// Only the world: PEs of a node, where they all map each other.
     Node,
+    /// Only the world: PEs of a node.
+    Host,
 }
 
 /// A team to come.
@@ -96,6 +98,14 @@ impl World {
         team.rounds().enter(&self.rounds)?.round(call, [0; 4])
     }
 
+    /// Collective over the team: the least of its members' values.
+    pub(crate) fn team_least(&self, team: &Team, value: i64) -> Result<i64> {
+        self.health.check()?;
+        let mut call = team.rounds().enter(&self.rounds)?;
+        call.round(Call::TeamLeast, [value as u64, 0, 0, 0])?;
+        Ok((0..call.n()).map(|i| call.words(i)[0] as i64).min().unwrap_or(value))
+    }
+
     /// Collective over the parent: its part that this PE is a member of, with so many slot sets.
     pub(crate) fn split(&self, parent: &Team, how: TeamSplit<'_>, sets: u32) -> Result<Option<Team>> {
         self.health.check()?;
@@ -119,6 +129,7 @@ impl World {
                 let maps_all = self.near.count() == self.nodes.members(me).len();
                 (Call::TeamNode, [maps_all.into(), with_sets(0), 0, budget])
             }
+            TeamSplit::Host => (Call::TeamHost, [1, with_sets(0), 0, budget]),
         };
         call.round(kind, words)?;
         let what = what(kind, parent);
@@ -141,7 +152,7 @@ impl World {
                 call.agree_by(&format!("the list of {what}"), digest)?;
                 split::listed(n, me, list)
             }
-            TeamSplit::Node => {
+            TeamSplit::Node | TeamSplit::Host => {
                 let node = self.nodes.members(me);
                 let together = node.iter().all(|pe| call.words(*pe)[0] == 1);
                 let members = if together { node } else { &[me] };
