@@ -14,7 +14,8 @@ fn an_exchange_waits_until_its_places_are_free() {
     });
 }
 
-/// Without the look at the lines (`make_stage_room`, staging.h) PE 1 takes out what PE 0 has sent in the next call.
+/// Without the look at the lines (`make_stage_room`, staging.h) PE 1 takes out what PE 0 has sent in the next
+/// call.
 #[test]
 fn staged_calls_wait_until_their_places_are_free() {
     const NAME: &str = "staged_calls_wait_until_their_places_are_free";

@@ -1,7 +1,7 @@
-//! Room around variables, for checked runs: a compiler lays them side by side, where an index past the end of
-//! one is an index into the next. So checked kernels are compiled to assembly, each variable of which is moved
-//! away from the one in front of it, and there is room behind the last. (GNU as, "Assembler Directives"; that
-//! is what GCC and Clang write.)
+//! Room around variables, for checked runs: a compiler lays them side by side, where an index past the end
+//! of one is an index into the next. So checked kernels are compiled to assembly, in which each variable is
+//! moved away from the one in front of it, and there is room behind the last. (GNU as, "Assembler
+//! Directives", which GCC and Clang both write.)
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write;

@@ -21,6 +21,16 @@ pub(crate) enum DeviceKind {
 }
 
 impl DeviceKind {
+    /// PE 0 of a checked run says what is not seen there.
+    pub(crate) fn warn_of_checks(self, config: &Config, pe: u32) {
+        if config.check.is_on() && self == DeviceKind::Cuda && pe == 0 {
+            log::warn!(
+                "RUSHMEM_CHECK: kernels on GPUs are not checked, calls of the host alone; RUSHMEM_DEVICE=cpu runs kernels \
+                 where they are"
+            );
+        }
+    }
+
     /// The kind that a wish means on this machine.
     pub(crate) fn choose(wish: DeviceWish) -> Result<DeviceKind> {
         match wish {

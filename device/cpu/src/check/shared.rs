@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::fault::What;
-use super::variables::{find, Found};
+use super::variables::{find, Accessed};
 use crate::lines::Variable;
 
 /// Bytes on either side of dynamic shared memory that belong to nobody.
@@ -59,12 +59,12 @@ impl SharedMemory {
     fn judge_static(&mut self, at: usize, bytes: usize, write: bool) -> Option<What> {
         let offset = at - self.statics.start;
         match find(&self.variables, offset, bytes) {
-            Found::Unknown => None,
-            Found::Beside(variable, past) => {
+            Accessed::Unknown => None,
+            Accessed::Beside(variable, past) => {
                 let (name, size) = (Some(variable.name.clone()), variable.range.len());
                 Some(What::PastShared { name, size, past })
             }
-            Found::In(variable) => {
+            Accessed::In(variable) => {
                 let (start, name) = (variable.range.start, variable.name.clone());
                 let unwritten = self.judge_bytes(1, offset, bytes, write);
                 unwritten.then(|| What::Unwritten { name: Some(name), offset: offset - start })

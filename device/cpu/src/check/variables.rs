@@ -6,7 +6,7 @@ use crate::padding::GUARD;
 
 /// What an access is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Found<'a> {
+pub(super) enum Accessed<'a> {
     /// A variable, all of it.
     In(&'a Variable),
     /// None, or not all of it: how far past the nearest one's end it begins, or before its beginning or its
@@ -17,14 +17,17 @@ pub(super) enum Found<'a> {
 }
 
 /// What is accessed there, among variables in the order of their places.
-pub(super) fn find(variables: &[Variable], at: usize, bytes: usize) -> Found<'_> {
+pub(super) fn find(variables: &[Variable], at: usize, bytes: usize) -> Accessed<'_> {
+    if bytes == 0 {
+        return Accessed::Unknown; // a copy of nothing
+    }
     let after = variables.partition_point(|variable| variable.range.start <= at);
     let before = after.checked_sub(1).map(|i| &variables[i]);
     if let Some(variable) = before.filter(|variable| at < variable.range.end) {
         return match (variable.is_users, at + bytes <= variable.range.end) {
-            (false, _) => Found::Unknown,
-            (true, true) => Found::In(variable),
-            (true, false) => Found::Beside(variable, at as isize - variable.range.end as isize),
+            (false, _) => Accessed::Unknown,
+            (true, true) => Accessed::In(variable),
+            (true, false) => Accessed::Beside(variable, at as isize - variable.range.end as isize),
         };
     }
     let behind = before.map(|variable| (at - variable.range.end, variable, 1));
@@ -32,7 +35,9 @@ pub(super) fn find(variables: &[Variable], at: usize, bytes: usize) -> Found<'_>
     let near = [behind, ahead].into_iter().flatten();
     let nearest =
         near.filter(|(apart, variable, _)| variable.is_users && *apart < GUARD).min_by_key(|one| one.0);
-    nearest.map_or(Found::Unknown, |(apart, variable, sign)| Found::Beside(variable, apart as isize * sign))
+    nearest.map_or(Accessed::Unknown, |(apart, variable, sign)| {
+        Accessed::Beside(variable, apart as isize * sign)
+    })
 }
 
 #[cfg(test)]
@@ -44,9 +49,9 @@ mod tests {
         let variable = |range, is_users| Variable { range, name: String::new(), is_users };
         let all = [variable(1000..1008, false), variable(2000..2064, true), variable(2320..2324, true)];
         let found = |at, bytes| match find(&all, at, bytes) {
-            Found::In(one) => Some((one.range.start, None)),
-            Found::Beside(one, past) => Some((one.range.start, Some(past))),
-            Found::Unknown => None,
+            Accessed::In(one) => Some((one.range.start, None)),
+            Accessed::Beside(one, past) => Some((one.range.start, Some(past))),
+            Accessed::Unknown => None,
         };
         assert_eq!(found(2000, 64), Some((2000, None)));
         assert_eq!(found(2062, 4), Some((2000, Some(-2))));
@@ -56,7 +61,9 @@ mod tests {
         assert_eq!(found(2318, 4), Some((2320, Some(-2))), "it runs over the beginning");
         assert_eq!(found(1996, 4), Some((2000, Some(-4))));
         assert_eq!(found(2324 + 255, 1), Some((2320, Some(255))));
-        for (at, bytes) in [(1000, 8), (1006, 4), (1008, 4), (2324 + 256, 1), (2000 - 256, 1), (0, 1)] {
+        for (at, bytes) in
+            [(1000, 8), (1006, 4), (1008, 4), (2324 + 256, 1), (2000 - 256, 1), (0, 1), (2064, 0)]
+        {
             assert_eq!(found(at, bytes), None, "{at}");
         }
     }

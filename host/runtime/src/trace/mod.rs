@@ -2,8 +2,8 @@
 //! a file (`RUSHMEM_TRACE`, [`timeline`]), for its counters alone (`RUSHMEM_COUNTERS`), for a profiler that
 //! takes NVTX ranges ([`nvtx`]).
 //!
-//! A run that none of them looks at has no trace: operations on mapped memory ask nothing, as [`Reached`] says how
-//! they are carried out; everything else asks one pointer.
+//! A run that none of them looks at has no trace: operations on mapped memory ask nothing, as [`Reached`]
+//! says how they are carried out; everything else asks one pointer.
 //!
 //! [`Reached`]: crate::op::Reached
 
@@ -33,8 +33,8 @@ pub(crate) struct Trace {
 }
 
 impl Trace {
-    /// Of PE `pe`, described by `who`; `given` names the files, `counters` asks for counters without them. None
-    /// where nobody looks.
+    /// Of PE `pe`, described by `who`; `given` names the files, `counters` asks for counters without them.
+    /// None where nobody looks.
     pub(crate) fn create(
         given: Option<&Path>,
         counters: bool,

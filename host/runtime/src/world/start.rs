@@ -76,6 +76,7 @@ impl World {
         let mine = Card::mine(&config, boot.rank(), kind)?;
         let member = Member::new()?;
         fork::prepare_text(&mine.who());
+        kind.warn_of_checks(&config, mine.pe);
         let (path, counters) = (config.trace.as_deref(), config.counters);
         let trace = Trace::create(path, counters, mine.pe as i32, &mine.who(), config.stall_report)?;
         let timeline = trace.as_ref().and_then(|trace| trace.timeline());

@@ -7,7 +7,7 @@ use crate::check::actor::{Access, Spot};
 use crate::check::calls::{self, Asked, Call};
 use crate::check::clock::Track;
 use crate::check::fault::{Fault, What};
-use crate::check::variables::{find, Found};
+use crate::check::variables::{find, Accessed};
 use crate::padding::GUARD;
 use crate::stack_trace::Counters;
 
@@ -45,7 +45,7 @@ impl CheckedBlock {
         if !near.contains(&at) {
             return None;
         }
-        let Found::Beside(variable, past) = find(&self.globals, at, bytes) else { return None };
+        let Accessed::Beside(variable, past) = find(&self.globals, at, bytes) else { return None };
         Some(What::PastGlobal { name: variable.name.clone(), size: variable.range.len(), past })
     }
 

@@ -1,14 +1,14 @@
 /* Staging memory of a slot set: where it lies, and when it may be written.
  *
- * For each of RUSHMEM_TEAM_STAGES phases in turn and for each member there are `rushmem_team::stage` bytes, of
- * which a grid's channels have a part each, as of the packets (call.h). What a member writes in phase p
+ * For each of RUSHMEM_TEAM_STAGES phases in turn and for each member there are `rushmem_team::stage` bytes.
+ * A grid's channels have a part of them each, as of the packets (call.h). What a member writes in phase p
  * replaces what it wrote in phase p - 2. So the rule is:
  *
  *     A member that writes to staging memory in phase p knows that all members have ended phase p - 2.
  *
  * A block that has received from all members in phase p - 1 knows it, and in each call of a grid each block
- * receives from all. Behind a call by one block that does not say as much (a broadcast, an exchange of several
- * chunks), each member's line says that it has ended that call. */
+ * receives from all. A call by one block may not say as much (a broadcast, an exchange of several chunks);
+ * behind it each member's line says that it has ended that call. */
 #ifndef RUSHMEM_IMPL_COLL_STAGING_H
 #define RUSHMEM_IMPL_COLL_STAGING_H
 
