@@ -8,7 +8,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::config::DeviceWish;
+use crate::config::{Config, DeviceWish};
 use crate::error::{err, Result};
 use crate::gpu::Cuda;
 
