@@ -67,8 +67,8 @@ fn counted(job: Pes) {
                 assert_eq!(outcome.exit, Exit::Done, "{}", outcome.stderr);
             }
             let line = |pe: usize, part: &str| {
-                let lines = outcomes[pe].stderr.lines();
-                lines.filter(|line| line.contains(part)).last().unwrap_or_default().to_owned()
+                let mut lines = outcomes[pe].stderr.lines();
+                lines.rfind(|line| line.contains(part)).unwrap_or_default().to_owned()
             };
             let bytes = outcomes[0].stdout.lines().find_map(|line| line.strip_prefix("BYTES ")).unwrap();
             let asked = format!("its host asked PE 1 {} times, for {bytes} bytes", PUTS + 1);
