@@ -307,15 +307,18 @@ RUSHMEM_COLD bool queue_step(queue_posting *what) {
   return false;
 }
 
+/* What a wait for a queue is for. Before a request has a place in the queue it has no number. */
+RUSHMEM_DEVICE int queue_stall(uint32_t stage) {
+  return stage < queue_places ? RUSHMEM_STALL_ROOM : RUSHMEM_STALL_QUEUE;
+}
+
 /* Between two steps. */
 RUSHMEM_COLD void queue_pause(stall_watch *watch, const queue_posting *what) {
   rushmem_queue *q = state().queues->queues + what->pe;
   const uint64_t end = what->first + what->n;
   const uint32_t syndrome = queue_look(q);
   if (RUSHMEM_UNLIKELY(syndrome != 0)) queue_failed(q, syndrome, what->pe);
-  /* Before it has a place in the queue it has no number. */
-  const int how = what->stage < queue_places ? RUSHMEM_STALL_ROOM : RUSHMEM_STALL_QUEUE;
-  watch->unsatisfied(&q->completed, how, end, load_relaxed_word(&q->completed), what->pe);
+  watch->unsatisfied(&q->completed, queue_stall(what->stage), end, load_relaxed_word(&q->completed), what->pe);
 }
 
 /* Posts requests, side by side, to the queue of a PE, and does what `how` says. The result is the answer's
