@@ -94,10 +94,12 @@ RUSHMEM_DEVICE bool queue_is_complete(const rushmem_queue *q, uint64_t end) {
 
 /* Looks at the completion queue. The syndrome of a failure, 0: there is none.
  *
- * `completed` is read first. The card's counter is then ahead of it by no more than there are slots, unless
- * another thread has raised `completed` meanwhile: then the exchange fails, and nothing is lost. */
+ * `completed` is read first, and acquires: the counter read behind it is none from before what raised it. The
+ * card's counter is then ahead of it by no more than there are slots, unless another thread has raised
+ * `completed` meanwhile: then the exchange fails, and nothing is lost. (host/ring has a model of all this,
+ * which a test compares with these functions step by step.) */
 RUSHMEM_DEVICE uint32_t queue_look(rushmem_queue *q) {
-  const uint64_t before = load_relaxed_word(&q->completed);
+  const uint64_t before = load_acquire_word(&q->completed);
   const uint64_t last = load_relaxed_word(q->completion + 7);
   const uint32_t kind = static_cast<uint32_t>(last >> 60);
   if (kind == RUSHMEM_MLX5_NONE_YET) return 0;
