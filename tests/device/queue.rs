@@ -79,6 +79,21 @@ fn words_posted_as_gpus_post_them_arrive() {
 }
 
 #[test]
+fn one_doorbell_tells_of_the_requests_of_many_threads() {
+    let test = "one_doorbell_tells_of_the_requests_of_many_threads";
+    if on_gpus() {
+        return skip(test, "in relocatable code the functions that it calls are the device library's");
+    }
+    both(test, 2, |world, rng| {
+        let bench = Bench::new(world, QUEUE);
+        let words = world.alloc::<u64>(48).unwrap();
+        for _ in 0..rounds(20) {
+            bench.run("queue_one_doorbell", Launch::new(1, 48), (&bench.report, &words, rng.next()));
+        }
+    });
+}
+
+#[test]
 fn a_fence_orders_what_goes_by_a_queue_and_what_does_not() {
     both("a_fence_orders_what_goes_by_a_queue_and_what_does_not", 3, |world, _| {
         let bench = Bench::new(world, QUEUE);

@@ -23,7 +23,7 @@ use self::device::{Address, CardOrder, OpenCard, Wish};
 pub(in crate::net) use self::memory::DmaBufs;
 use self::memory::RegisteredMemory;
 use self::pair::{CardPair, QueuePlace, Umem};
-use super::card::{NetworkCard, OpenQueue, QueueArea, QueueMemory, QueueNeeds, RegionKeys};
+use super::card::{AccessRights, NetworkCard, OpenQueue, QueueArea, QueueMemory, QueueNeeds, RegionKeys};
 use crate::error::{err, Error, Result};
 use crate::net::transport::Memory;
 use crate::topology::card::random;
@@ -170,10 +170,10 @@ impl NetworkCard for Mlx5Card {
         self.device.atomics
     }
 
-    unsafe fn register(&mut self, memory: Memory, named: u64, words: bool) -> Result<RegionKeys> {
+    unsafe fn register(&mut self, memory: Memory, named: u64, rights: AccessRights) -> Result<RegionKeys> {
         // SAFETY: the caller's memory stays until it is forgotten.
         let registered =
-            unsafe { RegisteredMemory::new(&self.device, self.gpu.as_ref(), memory, named, words) }?;
+            unsafe { RegisteredMemory::new(&self.device, self.gpu.as_ref(), memory, named, rights) }?;
         let keys = registered.keys();
         self.registered.insert(keys.local, registered);
         Ok(keys)

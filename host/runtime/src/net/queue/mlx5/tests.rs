@@ -14,7 +14,7 @@ use super::commands::{self, Path, QueueParts};
 use super::device::{Address, OpenCard, Wish};
 use super::Mlx5Card;
 use crate::config::Ringer;
-use crate::net::queue::card::NetworkCard;
+use crate::net::queue::card::{AccessRights, NetworkCard};
 use crate::net::queue::links::all_connected;
 use crate::net::queue::Queues;
 use crate::net::transport::Memory;
@@ -315,7 +315,8 @@ fn memory_that_cannot_be_registered_is_an_error() {
     let mut card = stand_in.card(0, None).unwrap();
     let memory = |address: usize, gpu: bool| Memory { address, bytes: 4096, gpu, single: true };
     // SAFETY: nothing is registered.
-    let error = unsafe { card.register(memory(4096, false), 0, true) }.unwrap_err().message;
+    let error =
+        unsafe { card.register(memory(4096, false), 0, AccessRights::symmetric(true)) }.unwrap_err().message;
     assert!(
         error.contains("mlx5_1, port 2: registering 4096 bytes at 0x1000 failed")
             && error.contains("ulimit -l"),
@@ -349,7 +350,8 @@ fn gpu_memory_is_registered_as_a_dma_buf() {
     for (start, bytes) in [(0, PAGES * 4096), (40, PAGES * 4096 - 100)] {
         let memory = Memory { address: AT + start, bytes, gpu: true, single: true };
         // SAFETY: no memory of this process: the stand-in maps the descriptor.
-        let keys = unsafe { card.register(memory, (1 << 20) + start as u64, true) }.unwrap();
+        let keys = unsafe { card.register(memory, (1 << 20) + start as u64, AccessRights::symmetric(true)) }
+            .unwrap();
         assert!(keys.local != 0 && keys.remote != 0);
         card.forget(keys);
     }
@@ -357,7 +359,8 @@ fn gpu_memory_is_registered_as_a_dma_buf() {
     // A name that lies elsewhere in its page; then there is no nvidia-peermem, as nothing is mapped there.
     let memory = Memory { address: AT + 40, bytes: PAGES * 4096 - 100, gpu: true, single: true };
     // SAFETY: nothing is registered.
-    let error = unsafe { card.register(memory, 1 << 20, false) }.unwrap_err().message;
+    let error =
+        unsafe { card.register(memory, 1 << 20, AccessRights::symmetric(false)) }.unwrap_err().message;
     for part in
         ["mlx5_1, port 2", "12188 bytes of GPU memory", "As a dma-buf: giving it", "By nvidia-peermem: Inv"]
     {
@@ -379,12 +382,12 @@ fn gpu_memory_is_registered_by_its_address_where_there_is_no_dma_buf() {
     let address = (pages.as_ptr() as usize).next_multiple_of(4096);
     let memory = Memory { address, bytes: 4096, gpu: true, single: true };
     // SAFETY: the memory outlives the card.
-    let keys = unsafe { card.register(memory, 0, true) }.unwrap();
+    let keys = unsafe { card.register(memory, 0, AccessRights::symmetric(true)) }.unwrap();
     card.forget(keys);
     assert_eq!(stand_in.told(), "");
     let nowhere = Memory { address: 4096, ..memory };
     // SAFETY: nothing is registered.
-    let error = unsafe { card.register(nowhere, 0, true) }.unwrap_err().message;
+    let error = unsafe { card.register(nowhere, 0, AccessRights::symmetric(true)) }.unwrap_err().message;
     for part in ["As a dma-buf: an older driver", "By nvidia-peermem: Invalid", "modprobe nvidia-peermem"] {
         assert!(error.contains(part), "{part:?} is not in {error}");
     }
