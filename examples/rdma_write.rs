@@ -1,8 +1,9 @@
 //! A kernel that drives the network card itself: it writes work requests into the card's queue, rings the
 //! doorbell, polls for completion and signals, with no CPU on the way. The target verifies every byte.
-//! Without a card that kernels can write to, a program stands in for it (docs/rdma.md).
+//! Without a card that kernels can write to, or with `--card software`, a program stands in for it
+//! (docs/rdma.md).
 //!
-//! `rushmem-run -n 2 -- rdma_write --bytes 1M`, and `rdma_write --list` for this machine's cards
+//! `rushmem-run -n 2 -- rdma_write --bytes 1000000`, and `rdma_write --list` for this machine's cards
 
 mod common;
 #[path = "common/device.rs"]
@@ -17,9 +18,20 @@ mod verdict;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 use common::Outcome;
 use rushmem::{Launch, Pe, Source, World};
+
+/// Whose queues the kernel writes.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Card {
+    /// A card's, where one is listed that kernels could write to, else the software card's.
+    Auto,
+    /// A card's.
+    Real,
+    /// The software card's, for PEs of one host.
+    Software,
+}
 
 /// Two processes, and a kernel that writes from one to the other by the network card's queue.
 #[derive(Parser)]
@@ -33,6 +45,9 @@ struct Args {
     /// How many writes.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
     rounds: u64,
+    /// Whose queue the kernel writes. RUSHMEM_TRANSPORT goes before it.
+    #[arg(long, value_enum, default_value_t = Card::Auto)]
+    card: Card,
 }
 
 fn main() -> ExitCode {
@@ -49,15 +64,35 @@ fn list() -> Outcome {
     Ok(())
 }
 
+/// An mlx5 card with a port that is active; or of whose ports Linux says nothing.
+fn is_usable(card: &str) -> bool {
+    card.contains(" (mlx5)") && (card.contains(": active,") || !card.contains("; port "))
+}
+
+/// What RUSHMEM_TRANSPORT is to be.
+fn way(card: Card) -> rushmem::Result<&'static str> {
+    let real = match card {
+        Card::Auto => {
+            rushmem::doctor::network_cards()?.is_ok_and(|cards| cards.iter().any(|card| is_usable(card)))
+        }
+        Card::Real => true,
+        Card::Software => false,
+    };
+    Ok(if real { "queue" } else { "queue-emulated" })
+}
+
 fn run(args: &Args) -> Outcome {
-    for (name, value) in [("RUSHMEM_TRANSPORT", "queue-emulated"), ("RUSHMEM_PES_PER_NODE", "1")] {
+    for (name, value) in [("RUSHMEM_TRANSPORT", way(args.card)?), ("RUSHMEM_PES_PER_NODE", "1")] {
         if std::env::var_os(name).is_none() {
             // No other thread runs yet that could read the environment.
             #[allow(clippy::disallowed_methods)]
             std::env::set_var(name, value);
         }
     }
-    let world = World::init()?;
+    let world = World::init().map_err(|e| {
+        let instead = "; --card software takes a program that is a card";
+        format!("{e}{}", if args.card == Card::Software { "" } else { instead })
+    })?;
     if world.n_pes() != 2 {
         return Err("takes two PEs: rushmem-run -n 2 -- rdma_write".into());
     }

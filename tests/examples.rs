@@ -7,6 +7,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use rushmem_test_support::api_common::card::stand_in;
 use rushmem_test_support::api_common::way::way_to;
 use rushmem_test_support::programs::{command, device, example, free_port, run, rushmem_run, start, Ended};
 
@@ -62,6 +63,25 @@ fn a_kernel_drives_the_card() {
         let ended = run(&mut program, LIMIT).ok();
         let ended = ended.says(&[&said, "every byte verified by PE 1", "queue-emulated (", device()]);
         assert!(!ended.stdout.contains(" in 0 requests"), "{ended}");
+    }
+    // By itself it takes the software card where no other is listed, and one that is: a stand-in for it here.
+    let by_itself = |card: &str, verbs: &str| {
+        let mut program = rushmem_run(2, example("rdma_write"));
+        program.args(["--bytes", "5000", "--rounds", "2", "--card", card]).env("RUSHMEM_VERBS", verbs);
+        program.env_remove("RUSHMEM_TRANSPORT").env_remove("RUSHMEM_NODES").env("RUSHMEM_PES_PER_NODE", "1");
+        run(&mut program, LIMIT)
+    };
+    let verified = "every byte verified by PE 1";
+    by_itself("auto", "/nonexistent").ok().says(&[verified, "queue-emulated ("]);
+    match stand_in() {
+        Ok(_) if device() != "device: CPU" => {
+            eprintln!("SKIP a_kernel_drives_the_card: a GPU's memory of another process")
+        }
+        Ok(folder) => {
+            by_itself("auto", &folder).ok().says(&[verified, "rdma_write: queue (", "mlx5_1"]);
+            by_itself("software", &folder).ok().says(&[verified, "queue-emulated ("]);
+        }
+        Err(why) => eprintln!("SKIP a_kernel_drives_the_card: {why}"),
     }
     let listed = run(command(example("rdma_write")).arg("--list"), LIMIT).ok();
     listed.says(&["a software card, for PEs of one host"]);

@@ -61,6 +61,38 @@ fn slots_and_counters_wrap_under_many_threads() {
     });
 }
 
+/// The function by which GPUs post one word, on the CPU device.
+#[test]
+fn words_posted_as_gpus_post_them_arrive() {
+    let test = "words_posted_as_gpus_post_them_arrive";
+    if on_gpus() {
+        return skip(test, "the other tests run that function there");
+    }
+    both(test, 2, |world, _| {
+        let bench = Bench::new(world, QUEUE);
+        let (blocks, threads) = (2, 64u32);
+        let words = world.alloc::<u32>((blocks * threads) as usize).unwrap();
+        let rounds = rounds(40) as u32;
+        bench.run("queue_flood_as_gpus_do", Launch::new(blocks, threads), (&bench.report, &words, rounds));
+        assert!(words.to_vec().unwrap().iter().all(|word| *word == rounds));
+    });
+}
+
+#[test]
+fn one_doorbell_tells_of_the_requests_of_many_threads() {
+    let test = "one_doorbell_tells_of_the_requests_of_many_threads";
+    if on_gpus() {
+        return skip(test, "in relocatable code the functions that it calls are the device library's");
+    }
+    both(test, 2, |world, rng| {
+        let bench = Bench::new(world, QUEUE);
+        let words = world.alloc::<u64>(48).unwrap();
+        for _ in 0..rounds(20) {
+            bench.run("queue_one_doorbell", Launch::new(1, 48), (&bench.report, &words, rng.next()));
+        }
+    });
+}
+
 #[test]
 fn a_fence_orders_what_goes_by_a_queue_and_what_does_not() {
     both("a_fence_orders_what_goes_by_a_queue_and_what_does_not", 3, |world, _| {
@@ -110,8 +142,6 @@ fn mix(a: u64, b: u64) -> u64 {
 }
 
 /// PE 0's launch fails, and the error says so much of it. `pes` are two, of which the other may `die`.
-// The death of a PE is what is tested.
-#[allow(clippy::disallowed_methods)]
 pub(crate) fn fails(
     pes: Pes,
     source: &'static str,
@@ -120,7 +150,22 @@ pub(crate) fn fails(
     code: ErrorCode,
     says: &[&str],
 ) {
-    let pes = pes.env("RUSHMEM_WAIT_TIMEOUT", "20");
+    fails_within("20", pes, source, kernel, die, code, says);
+}
+
+/// The same where no wait may take longer than so many seconds.
+// The death of a PE is what is tested.
+#[allow(clippy::disallowed_methods)]
+fn fails_within(
+    limit: &str,
+    pes: Pes,
+    source: &'static str,
+    kernel: &'static str,
+    die: bool,
+    code: ErrorCode,
+    says: &[&str],
+) {
+    let pes = pes.env("RUSHMEM_WAIT_TIMEOUT", limit);
     pes.supervise(
         |_| {
             let world = World::init().unwrap();
@@ -184,6 +229,19 @@ fn a_request_that_the_card_refuses_ends_the_launch() {
             }
             Err(why) => skip(test, why),
         }
+    }
+}
+
+/// One word as GPUs post it, which waits for room alone: that wait has an end, and sees that the card has
+/// refused what is before it.
+#[test]
+fn a_put_of_a_word_does_not_wait_for_ever_for_room() {
+    let test = "a_put_of_a_word_does_not_wait_for_ever_for_room";
+    if with_network(test) {
+        let says = ["room in the network card's queue to PE 1, which is full", "0 requests", "queue_full"];
+        fails_within("1", over_queues(2, None), QUEUE, "queue_full", false, ErrorCode::Timeout, &says);
+        let says = ["PE 1", "not registered so (syndrome 0x13)", "queue_full_and_refused"];
+        fails(over_queues(2, None), QUEUE, "queue_full_and_refused", false, ErrorCode::Io, &says);
     }
 }
 

@@ -138,6 +138,64 @@ extern "C" __global__ void queue_bad_key(uint64_t *word_, int pe) {
   what.requests[0].rkey ^= 1;
   rushmem::impl::queue_post(what, 1, rushmem::impl::queue_waits, pe);
 }
+
+/* The put of one word as kernels on GPUs post it: as queue_flood. */
+extern "C" __global__ void queue_flood_as_gpus_do(uint64_t *report, uint32_t *words, uint32_t rounds) {
+  const int right = (rushmem::my_pe() + 1) % rushmem::n_pes();
+  const uint32_t thread = blockIdx.x * blockDim.x + threadIdx.x;
+  const uint64_t to = reinterpret_cast<uint64_t>(words + thread), before = posted(right);
+  for (uint32_t round = 1; round <= rounds; ++round) rushmem::impl::queue_post_word(to, round, 4, right);
+  rushmem::quiet();
+  CHECK(report, posted(right) - before >= rounds, posted(right) - before);
+  CHECK_EQ(report, rushmem::g(words + thread, right), rounds, thread);
+}
+
+/* Each thread writes a request; then one rings, once, for all of them. (A look at `rung` by the others tells
+ * them that nothing is left to ring for.) */
+extern "C" __global__ void queue_one_doorbell(uint64_t *report, uint64_t *words, uint64_t value) {
+  const int right = (rushmem::my_pe() + 1) % rushmem::n_pes();
+  rushmem_queue *q = rushmem::state().queues->queues + right;
+  const uint64_t before = rushmem::impl::load_acquire_word(&q->rung);
+  __syncthreads();
+  rushmem::impl::queue_posting what;
+  rushmem::impl::queue_word(what.requests[0], reinterpret_cast<uint64_t>(words + threadIdx.x), mix(value, threadIdx.x),
+                            8, right);
+  rushmem::impl::queue_ask(what, 1, 0, right);
+  uint64_t index = 0;
+  while (!rushmem::impl::queue_take(q, 1, index)) rushmem::impl::queue_look(q);
+  rushmem::impl::queue_write(q, index, &what, 0);
+  CHECK_EQ(report, rushmem::impl::load_acquire_word(&q->rung), before, index);
+  __syncthreads();
+  if (threadIdx.x == blockDim.x / 2) CHECK(report, rushmem::impl::queue_ring(q, index + 1), index);
+  __syncthreads();
+  CHECK_EQ(report, rushmem::impl::load_acquire_word(&q->rung), before + blockDim.x, index);
+  CHECK(report, rushmem::impl::queue_ring(q, index + 1), index);
+  __syncthreads(); /* before a quiet posts its probe */
+  rushmem::quiet();
+  CHECK_EQ(report, rushmem::g(words + threadIdx.x, right), mix(value, threadIdx.x), index);
+}
+
+/* Takes all slots of a queue, for requests that nobody writes. */
+__device__ static void fill_queue(int pe) {
+  rushmem_queue *q = rushmem::state().queues->queues + pe;
+  rushmem::impl::fetch_add_word(&q->tail, uint64_t(q->mask) + 1);
+}
+
+/* A queue that is full, and stays so. */
+extern "C" __global__ void queue_full(uint64_t *word_, int pe) {
+  fill_queue(pe);
+  rushmem::impl::queue_post_word(reinterpret_cast<uint64_t>(word_), 1, 8, pe);
+}
+
+/* The same of one that is full because the card has refused a request. */
+extern "C" __global__ void queue_full_and_refused(uint64_t *word_, int pe) {
+  rushmem::impl::queue_posting what;
+  rushmem::impl::queue_word(what.requests[0], reinterpret_cast<uint64_t>(word_), 1, 8, pe);
+  what.requests[0].rkey ^= 1;
+  rushmem::impl::queue_post(what, 1, 0, pe);
+  fill_queue(pe);
+  rushmem::impl::queue_post_word(reinterpret_cast<uint64_t>(word_), 1, 8, pe);
+}
 #endif
 
 /* For ever, until something ends it. */

@@ -28,7 +28,8 @@ enum { RUSHMEM_SIGNAL_SET = 0, RUSHMEM_SIGNAL_ADD = 1 };
  *
  *   RUSHMEM_STALL_SYNC        a sync: `expected` is the epoch, `from_pe` the late PE
  *   RUSHMEM_STALL_ANSWER      an operation on `from_pe`, which is not mapped, is not answered
- *   RUSHMEM_STALL_ROOM        the ring to the PEs that are not mapped is full
+ *   RUSHMEM_STALL_ROOM        the ring to the PEs that are not mapped is full; with a `from_pe`, the queue to
+ *                             that PE, of which `seen` requests are complete
  *   RUSHMEM_STALL_COLLECTIVE  member `from_pe` of a team has not come to a phase of a collective
  *   RUSHMEM_STALL_GRID        not all blocks of the launch have come to a collective of the grid: `expected`
  *                             is their number, `seen` how many have come

@@ -4,11 +4,18 @@
 //! which takes the steps of `impl/net/ring.h`, as a test compares), so that loom can try every interleaving
 //! of the two: `RUSTFLAGS="--cfg loom" cargo test -p rushmem-ring --release`, which `scripts/test` runs.
 //!
+//! Beside it stands a model of another queue that threads of kernels share, a network card's send queue
+//! (`impl/net/send_queue.h`), for tests alone.
+//!
 //! A crate of its own because loom wants every atomic of what it models to be one of its own.
 
 mod consumer;
 mod memory;
 pub mod model;
+#[cfg(test)]
+mod send_queue;
+#[cfg(test)]
+mod send_queue_tests;
 #[cfg(all(test, not(loom), not(miri)))]
 mod steps;
 mod sync;

@@ -15,7 +15,7 @@ use crate::error::{err, Result};
 use launches::Launches;
 use placement::Placement;
 
-pub(crate) use wishes::{Carrier, DeviceWish, FarGpu, MappingWish, Ringer, TransportWish};
+pub(crate) use wishes::{Carrier, DeviceWish, FarGpu, MappingWish, PacketClass, Ringer, TransportWish};
 
 /// Default of the memory of teams: 500 small ones.
 const DEFAULT_TEAM_MEMORY: u64 = 4 << 20;
@@ -48,6 +48,8 @@ pub(crate) struct Config {
     pub(crate) doorbell: Ringer,
     /// The card whose queues kernels write (`RUSHMEM_CARD`), if it is to be a certain one.
     pub(crate) card: Option<String>,
+    /// What its packets say to switches (`RUSHMEM_CARD_TC`, `RUSHMEM_CARD_SL`; 0).
+    pub(crate) packet_class: PacketClass,
     /// Where `libibverbs.so.1` and `libmlx5.so.1` are (`RUSHMEM_VERBS`), if not where the system has them.
     pub(crate) verbs: Option<PathBuf>,
     /// The fake network's seed (`RUSHMEM_FAKE_SEED`), if it is to be a certain one.
@@ -199,6 +201,10 @@ impl Config {
             queue_lose: get("RUSHMEM_QUEUE_LOSE").map(|v| number("RUSHMEM_QUEUE_LOSE", &v)).transpose()?,
             doorbell: get("RUSHMEM_DOORBELL").map_or_else(|| Ok(Ringer::default()), |v| Ringer::parse(&v))?,
             card: get("RUSHMEM_CARD"),
+            packet_class: PacketClass::parse(
+                get("RUSHMEM_CARD_TC").as_deref(),
+                get("RUSHMEM_CARD_SL").as_deref(),
+            )?,
             verbs: get("RUSHMEM_VERBS").map(PathBuf::from),
             fake_seed: get("RUSHMEM_FAKE_SEED").map(|v| number("RUSHMEM_FAKE_SEED", &v)).transpose()?,
             fake_delay: get("RUSHMEM_FAKE_DELAY").map_or(Ok(100), |v| number("RUSHMEM_FAKE_DELAY", &v))?,
@@ -380,6 +386,8 @@ mod tests {
             ("RUSHMEM_RING_SLOTS", "32"),
             ("RUSHMEM_RING_SLOTS", "100"),
             ("RUSHMEM_RING_SLOTS", "131072"),
+            ("RUSHMEM_CARD_TC", "256"),
+            ("RUSHMEM_CARD_SL", "16"),
             ("RUSHMEM_FAKE_SEED", "random"),
             ("RUSHMEM_FAKE_DELAY", "-1"),
             ("RUSHMEM_STREAMS", "0"),

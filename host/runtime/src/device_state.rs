@@ -234,6 +234,12 @@ impl DeviceState {
                 return "for its operations on PEs that are not mapped to complete".into()
             }
             RUSHMEM_STALL_ANSWER => return format!("for the answer to its operation on PE {pe}, which is not mapped"),
+            RUSHMEM_STALL_ROOM if pe >= 0 => {
+                return format!(
+                    "for room in the network card's queue to PE {pe}, which is full; the card has completed {} \
+                     requests", record.seen
+                )
+            }
             RUSHMEM_STALL_ROOM => {
                 return "for room to post an operation on a PE that is not mapped: what was posted is not taken, or not answered".into()
             }

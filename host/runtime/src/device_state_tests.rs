@@ -94,6 +94,7 @@ fn stalls_become_texts_once() {
     // Of a card's queue: a wait, whose word has eight bytes, and a request that failed.
     put(0, StallRecord { cmp: RUSHMEM_STALL_QUEUE, from_pe: 3, ..ring });
     put(1, StallRecord { cmp: RUSHMEM_STALL_REFUSED, from_pe: 3, width: 0x13, expected: 0, ..ring });
+    put(2, StallRecord { cmp: RUSHMEM_STALL_ROOM, from_pe: 3, ..ring });
     let texts = state.take_stalls().iter().map(|record| state.describe("PE 1", record)).collect::<Vec<_>>();
     let place = "PE 1: a kernel in block (1,0,0), thread (5,2,0)";
     assert_eq!(
@@ -103,6 +104,10 @@ fn stalls_become_texts_once() {
             format!(
                 "{place}: the network card refused a request to PE 3: remote memory that is not registered so (syndrome \
                  0x13); 11 requests before it are complete"
+            ),
+            format!(
+                "{place} has waited 5.2 s for room in the network card's queue to PE 3, which is full; the card has \
+                 completed 11 requests"
             ),
         ]
     );

@@ -8,10 +8,12 @@ use rushmem_bootstrap_uid::environment::detect_here;
 use crate::logging;
 
 /// Every `RUSHMEM_*` variable of the runtime, its launchers and tools. A test compares it with the sources.
-const KNOWN: [&str; 50] = [
+const KNOWN: [&str; 52] = [
     "RUSHMEM_BOOTSTRAP",
     "RUSHMEM_CACHE_DIR",
     "RUSHMEM_CARD",
+    "RUSHMEM_CARD_SL",
+    "RUSHMEM_CARD_TC",
     "RUSHMEM_CHECK",
     "RUSHMEM_COLLECTIVES",
     "RUSHMEM_COMPILE_FOR",

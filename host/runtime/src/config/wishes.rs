@@ -158,6 +158,30 @@ impl Ringer {
     }
 }
 
+/// What switches tell a card's packets by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct PacketClass {
+    /// The traffic class of RoCE (`RUSHMEM_CARD_TC`): DSCP, and two bits for congestion.
+    pub(crate) traffic: u8,
+    /// InfiniBand's service level, RoCE's priority (`RUSHMEM_CARD_SL`).
+    pub(crate) level: u8,
+}
+
+impl PacketClass {
+    /// Of the variables' texts.
+    pub(crate) fn parse(traffic: Option<&str>, level: Option<&str>) -> Result<PacketClass> {
+        let number = |name: &str, text: Option<&str>, most: u8| {
+            let Some(text) = text else { return Ok(0) };
+            let number = text.trim().parse().ok().filter(|n| *n <= most);
+            number.ok_or_else(|| err!(ENVIRONMENT, "{name}={text}: expected a number from 0 to {most}"))
+        };
+        Ok(PacketClass {
+            traffic: number("RUSHMEM_CARD_TC", traffic, 255)?,
+            level: number("RUSHMEM_CARD_SL", level, 15)?,
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -179,6 +203,21 @@ mod tests {
     fn carriers() {
         assert_eq!(Carrier::parse(" Messages ").unwrap(), Carrier::Messages);
         assert!(Carrier::parse("rdma").unwrap_err().message.contains("RUSHMEM_FAR_COPIES=rdma"));
+    }
+
+    #[test]
+    fn classes_of_packets() {
+        assert_eq!(PacketClass::parse(None, None).unwrap(), PacketClass::default());
+        let class = PacketClass::parse(Some("106"), Some(" 15")).unwrap();
+        assert_eq!(class, PacketClass { traffic: 106, level: 15 });
+        for (traffic, level, says) in [
+            ("256", "0", "RUSHMEM_CARD_TC=256: expected a number from 0 to 255"),
+            ("-1", "0", "RUSHMEM_CARD_TC=-1"),
+            ("0", "16", "RUSHMEM_CARD_SL=16: expected a number from 0 to 15"),
+        ] {
+            let error = PacketClass::parse(Some(traffic), Some(level)).unwrap_err().message;
+            assert!(error.contains(says), "{error}");
+        }
     }
 
     #[test]

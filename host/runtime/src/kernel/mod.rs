@@ -18,6 +18,7 @@ pub(crate) mod service;
 pub(crate) mod stream;
 pub(crate) mod streams;
 mod unreported;
+mod without_queues;
 
 use std::ffi::CString;
 use std::sync::atomic::AtomicBool;
@@ -198,7 +199,10 @@ impl Kernels {
         ahead::compile(&core.common, name, source, &options)?;
         self.keep(match &core.runner {
             Runner::Cpu(runner) => Code::Cpu(runner.load(name, source, options)?),
-            Runner::Gpu(runner) => Code::Gpu(runner.load(name, source, options)?),
+            Runner::Gpu(runner) => {
+                core.look_at_source(name, source, &options);
+                Code::Gpu(runner.load(name, source, options)?)
+            }
         })
     }
 
@@ -213,7 +217,10 @@ impl Kernels {
                     "{name}: this PE's device is the CPU, which runs CUDA C++ sources, not binaries for a GPU"
                 ))
             }
-            Runner::Gpu(runner) => Code::Gpu(runner.load_binary(name, code, &[])?),
+            Runner::Gpu(runner) => {
+                core.look_at_code(name, code);
+                Code::Gpu(runner.load_binary(name, code, &[])?)
+            }
         })
     }
 

@@ -118,7 +118,7 @@ impl Meeting {
                     Box::new(move |at, bytes| cuda.dma_buf(at, bytes)) as DmaBufs
                 });
                 let (verbs, wish) = (config.verbs.as_deref(), config.card.as_deref());
-                Box::new(Mlx5Card::new(me, verbs, wish, &order, dma_bufs)?)
+                Box::new(Mlx5Card::new(me, verbs, wish, &order, dma_bufs, config.packet_class)?)
             };
             Queues::new(me, cards.len(), config.queue_slots, cuda, card, config.doorbell)
         };

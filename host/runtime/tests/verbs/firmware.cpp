@@ -1,6 +1,7 @@
 /* Commands, read as the firmware reads them: each bit is a field's or is zero. */
 #include "stand_in.h"
 
+#include <atomic>
 #include <vector>
 
 namespace {
@@ -192,6 +193,13 @@ static verdict to_init(object *of, reader &r) {
   return {0, 0};
 }
 
+/* Of the last pair that was connected: traffic class, DSCP, Ethernet priority, service level. */
+static std::atomic<uint32_t> classes;
+
+extern "C" uint32_t stand_in_classes() {
+  return classes;
+}
+
 static verdict to_rtr(object *of, reader &r) {
   const model *card = of->owner->card;
   const size_t c = 0xc0, path = c + 0xc0;
@@ -202,6 +210,8 @@ static verdict to_rtr(object *of, reader &r) {
   const uint64_t reads = r.take(c + 0x488, 3), timer = r.take(c + 0x4a3, 5);
   const uint64_t global = r.take(path + 0x28, 1), lid = r.take(path + 0x30, 16), source = r.take(path + 0x48, 8);
   const uint64_t hops = r.take(path + 0x58, 8), udp = r.take(path + 0x110, 16);
+  const uint64_t traffic = r.take(path + 0x64, 8), dscp = r.take(path + 0x10a, 6);
+  const uint64_t priority = r.take(path + 0x121, 3), level = r.take(path + 0x124, 4);
   unsigned char gid[16], mac[6], found[6];
   r.take_bytes(path + 0x80, gid, 16);
   r.take_bytes(path + 0x130, found, 6);
@@ -210,6 +220,9 @@ static verdict to_rtr(object *of, reader &r) {
   if (int(port) != card->active_port) return wrong(bad_param, 0x243, "INIT2RTR_QP: port " + std::to_string(port) + " is not active");
   if (of->remote == 0) return wrong(bad_param, 0x244, "INIT2RTR_QP: no pair of the peer's");
   if (reads > 4 || timer == 0) return wrong(bad_param, 0x245, "INIT2RTR_QP: READs 2^" + std::to_string(reads) + ", timer " + std::to_string(timer));
+  if (card->ethernet ? level != 0 : traffic || priority) return wrong(bad_param, 0x24b, "INIT2RTR_QP: a class of packets that this kind of link has not");
+  if (dscp != (card->ethernet && card->v2 ? traffic >> 2 : 0)) return wrong(bad_param, 0x24c, "INIT2RTR_QP: DSCP " + std::to_string(dscp) + " in traffic class " + std::to_string(traffic));
+  classes = uint32_t(traffic << 24 | dscp << 16 | priority << 8 | level);
   if (!card->ethernet) {
     if (global || lid != 7 || source || hops || udp) return wrong(bad_param, 0x246, "INIT2RTR_QP: LID " + std::to_string(lid) + " is nobody's");
     /* The port's only LID: this process. */

@@ -47,6 +47,10 @@
 namespace rushmem {
 namespace impl {
 
+/* How far a put of one word is (rushmem_queue_p). */
+enum : uint32_t { queue_word_takes, queue_word_places, queue_word_tells };
+constexpr uint64_t queue_word_over = ~uint64_t(0);
+
 /* A put or a get, in memory of the caller's own. */
 struct queue_transfer {
   uint64_t dst, src, bytes, sig, value;
@@ -59,6 +63,8 @@ struct queue_transfer {
 extern "C" {
 RUSHMEM_COLD bool rushmem_queue_get(const volatile queue_transfer *t);
 RUSHMEM_COLD uint64_t rushmem_queue_g(uint64_t src, uint32_t width, int pe);
+RUSHMEM_COLD uint64_t rushmem_queue_p(uint64_t at, uint64_t dst, uint64_t word_, uint32_t width, int pe);
+RUSHMEM_COLD uint64_t rushmem_queue_p_pause(uint64_t since, uint64_t at, int pe);
 RUSHMEM_COLD void rushmem_queue_words(uint64_t dst, uint64_t word_, uint32_t width, uint64_t sig, uint64_t value,
                                       int pe);
 RUSHMEM_COLD bool rushmem_queue_put(const volatile queue_transfer *t);
@@ -239,6 +245,48 @@ extern "C" RUSHMEM_COLD void rushmem_queue_words(uint64_t dst, uint64_t word_, u
   queue_post(what, n, 0, pe);
 }
 
+/* One word, to a PE with a queue: brings it forward as far as it goes now. How far that is: 0 at first, then
+ * its index, times 4, and its stage; `queue_word_over`.
+ *
+ * This and the next function call nothing, and the loop that calls them is the kernel's (queue_post_word):
+ * what a function keeps over a call of its own is added to the registers of every kernel with a p, and a
+ * block of 1024 threads has 64 for each. */
+extern "C" RUSHMEM_COLD uint64_t rushmem_queue_p(uint64_t at, uint64_t dst, uint64_t word_, uint32_t width, int pe) {
+  const uint64_t offset = dst - state().heap_base;
+  rushmem_queue *q = state().queues->queues + pe;
+  uint64_t index = at / 4;
+  uint32_t stage = at % 4;
+  if (stage == queue_word_takes) {
+    if (!queue_take(q, 1, index)) return at;
+    stage = queue_word_places;
+  }
+  if (stage == queue_word_places && queue_has_room(q, index + 1)) {
+    const queue_piece piece = queue_piece_at(offset, pe);
+    const bool fenced = static_cast<int64_t>(load_relaxed_word(&q->last_read) - load_relaxed_word(&q->completed)) > 0;
+    const queue_request r{offset, big_endian(RUSHMEM_MLX5_INLINE | width) | word_ << 32, word_ >> 32, 0, 0,
+                          piece.rkey, RUSHMEM_MLX5_WRITE, 3, 0};
+    /* Memory that the card does not know would be the proxy's, behind a probe, and cost registers again. */
+    if (offset >= state().stride || piece.bytes < width) fail(RUSHMEM_DEVICE_FAIL_BAD_ADDRESS);
+    queue_store(q, index, &r, fenced, true);
+    queue_stamp(q, index, 1);
+    stage = queue_word_tells;
+  }
+  if (stage == queue_word_tells && queue_ring(q, index + 1)) return queue_word_over;
+  return index * 4 + stage;
+}
+
+/* Between two steps of it: queue_pause, with what stall_tick returned last. Without help for far PEs, which
+ * nobody needs where a card is waited for. */
+extern "C" RUSHMEM_COLD uint64_t rushmem_queue_p_pause(uint64_t since, uint64_t at, int pe) {
+  rushmem_queue *q = state().queues->queues + pe;
+  const uint32_t syndrome = queue_look(q);
+  if (RUSHMEM_UNLIKELY(syndrome != 0)) queue_failed(q, syndrome, pe);
+  pause(since == 0);
+  const int how = at % 4 == queue_word_takes ? RUSHMEM_STALL_ROOM : RUSHMEM_STALL_QUEUE;
+  return stall_tick(since, reinterpret_cast<uint64_t>(&q->completed), 8, how, pe, at / 4 + 1,
+                    load_relaxed_word(&q->completed));
+}
+
 /* What to post for it from byte `at` on: how far that comes. `reached`: the card reaches the source. Apart
  * from what posts it, as what calls that has its registers, too. */
 RUSHMEM_COLD uint64_t queue_put_part(queue_posting &what, const volatile queue_transfer *t, uint64_t at,
@@ -347,34 +395,20 @@ extern "C" RUSHMEM_COLD uint64_t rushmem_queue_atomic(uint32_t code, uint32_t wi
 
 /* ---- the set of functions that net.h calls ---- */
 
-/* One word. On a GPU without a call, as proxy_p, and for its reason: whole requests in registers. */
+/* One word, to a PE with a queue, as GPUs post it: from registers. One loop as queue_run's. */
+RUSHMEM_DEVICE void queue_post_word(uint64_t dst, uint64_t word_, uint32_t width, int pe) {
+  uint64_t at = 0, since = 0;
+  while ((at = rushmem_queue_p(at, dst, word_, width, pe)) != queue_word_over) {
+    since = rushmem_queue_p_pause(since, at, pe);
+  }
+}
+
+/* One word. (On the CPU device tests call the other.) */
 template <typename T> RUSHMEM_DEVICE void queue_p(T *dst, const T &value, int pe) {
 #if defined(RUSHMEM_CPU)
   rushmem_queue_words(reinterpret_cast<uint64_t>(dst), to_bits(value), sizeof(T), 0, 0, pe);
 #else
-  const rushmem_device_state &s = state();
-  const uint64_t offset = reinterpret_cast<uint64_t>(dst) - s.heap_base;
-  const queue_piece piece = queue_piece_at(offset, pe);
-  if (offset >= s.stride || piece.bytes < sizeof(T)) {
-    /* No memory that the card knows, and none that the proxy could write a word of. */
-    return fail(RUSHMEM_DEVICE_FAIL_BAD_ADDRESS);
-  }
-  rushmem_queue *q = s.queues->queues + pe;
-  const uint64_t word_ = to_bits(value);
-  const uint64_t index = fetch_add_word(&q->tail, uint64_t(1));
-  for (bool written = false;;) {
-    if (!written && queue_has_room(q, index + 1)) {
-      const bool fenced = static_cast<int64_t>(load_relaxed_word(&q->last_read) - load_relaxed_word(&q->completed)) > 0;
-      const queue_request r{offset, big_endian(RUSHMEM_MLX5_INLINE | uint32_t(sizeof(T))) | word_ << 32,
-                            word_ >> 32, 0, 0, piece.rkey, RUSHMEM_MLX5_WRITE, 3, 0};
-      queue_store(q, index, &r, fenced, true);
-      queue_stamp(q, index, 1);
-      written = true;
-    }
-    if (written && queue_ring(q, index + 1)) return;
-    queue_look(q);
-    if (load_relaxed_word(s.broken) != 0) fail(RUSHMEM_DEVICE_FAIL_BROKEN);
-  }
+  queue_post_word(reinterpret_cast<uint64_t>(dst), to_bits(value), sizeof(T), pe);
 #endif
 }
 

@@ -94,10 +94,12 @@ RUSHMEM_DEVICE bool queue_is_complete(const rushmem_queue *q, uint64_t end) {
 
 /* Looks at the completion queue. The syndrome of a failure, 0: there is none.
  *
- * `completed` is read first. The card's counter is then ahead of it by no more than there are slots, unless
- * another thread has raised `completed` meanwhile: then the exchange fails, and nothing is lost. */
+ * `completed` is read first, and acquires: the counter read behind it is none from before what raised it. The
+ * card's counter is then ahead of it by no more than there are slots, unless another thread has raised
+ * `completed` meanwhile: then the exchange fails, and nothing is lost. (host/ring has a model of all this,
+ * which a test compares with these functions step by step.) */
 RUSHMEM_DEVICE uint32_t queue_look(rushmem_queue *q) {
-  const uint64_t before = load_relaxed_word(&q->completed);
+  const uint64_t before = load_acquire_word(&q->completed);
   const uint64_t last = load_relaxed_word(q->completion + 7);
   const uint32_t kind = static_cast<uint32_t>(last >> 60);
   if (kind == RUSHMEM_MLX5_NONE_YET) return 0;
@@ -307,15 +309,18 @@ RUSHMEM_COLD bool queue_step(queue_posting *what) {
   return false;
 }
 
+/* What a wait for a queue is for. Before a request has a place in the queue it has no number. */
+RUSHMEM_DEVICE int queue_stall(uint32_t stage) {
+  return stage < queue_places ? RUSHMEM_STALL_ROOM : RUSHMEM_STALL_QUEUE;
+}
+
 /* Between two steps. */
 RUSHMEM_COLD void queue_pause(stall_watch *watch, const queue_posting *what) {
   rushmem_queue *q = state().queues->queues + what->pe;
   const uint64_t end = what->first + what->n;
   const uint32_t syndrome = queue_look(q);
   if (RUSHMEM_UNLIKELY(syndrome != 0)) queue_failed(q, syndrome, what->pe);
-  /* Before it has a place in the queue it has no number. */
-  const int how = what->stage < queue_places ? RUSHMEM_STALL_ROOM : RUSHMEM_STALL_QUEUE;
-  watch->unsatisfied(&q->completed, how, end, load_relaxed_word(&q->completed), what->pe);
+  watch->unsatisfied(&q->completed, queue_stall(what->stage), end, load_relaxed_word(&q->completed), what->pe);
 }
 
 /* Posts requests, side by side, to the queue of a PE, and does what `how` says. The result is the answer's

@@ -11,6 +11,29 @@ pub(in crate::net) struct RegionKeys {
     pub(in crate::net) remote: u32,
 }
 
+/// What requests may do to a registered piece, beside being read by this card's own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::net) struct AccessRights {
+    /// Answers of this card's READs and atomics may go there.
+    pub(in crate::net) local_write: bool,
+    /// Peers' READs and WRITEs may name it.
+    pub(in crate::net) remote_read: bool,
+    pub(in crate::net) remote_write: bool,
+    /// Peers' atomics may change its words.
+    pub(in crate::net) words: bool,
+}
+
+impl AccessRights {
+    /// Places for answers: no peer names them.
+    pub(in crate::net) const ANSWERS: AccessRights =
+        AccessRights { local_write: true, remote_read: false, remote_write: false, words: false };
+
+    /// Symmetric memory, whose words cards update, or not.
+    pub(in crate::net) const fn symmetric(words: bool) -> AccessRights {
+        AccessRights { local_write: true, remote_read: true, remote_write: true, words }
+    }
+}
+
 /// What a card needs of the memory of its queues.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::net) struct QueueNeeds {
@@ -80,12 +103,11 @@ pub(in crate::net) trait NetworkCard: Send {
     /// Whether it updates words for PEs, its own among them, atomically among all that ask it to.
     fn updates_words(&self) -> bool;
 
-    /// Makes `memory` known under the address `named`, for both sides of a copy; and its words for atomics,
-    /// where `words` says so.
+    /// Makes `memory` known under the address `named`, for what `rights` say.
     ///
     /// # Safety
     /// The memory stays until it is forgotten.
-    unsafe fn register(&mut self, memory: Memory, named: u64, words: bool) -> Result<RegionKeys>;
+    unsafe fn register(&mut self, memory: Memory, named: u64, rights: AccessRights) -> Result<RegionKeys>;
 
     /// Nobody names the memory any more.
     fn forget(&mut self, keys: RegionKeys);

@@ -29,7 +29,7 @@ use std::sync::Arc;
 
 use rushmem_abi::device::{RawQueue, RawQueues, RUSHMEM_QUEUE_SINKS};
 
-use self::card::{NetworkCard, OpenQueue, QueueArea, QueueMemory};
+use self::card::{AccessRights, NetworkCard, OpenQueue, QueueArea, QueueMemory};
 use self::device_memory::DeviceMemory;
 use self::doorbells::Doorbells;
 use self::formats::{Completion, RECORD_SEND};
@@ -110,7 +110,7 @@ impl Queues {
         let bells = Doorbells::new(ringer, gpu, &open[..n])?;
         let sinks = Memory { address: at(layout.sinks()) as usize, bytes: SINKS, gpu: false, single: true };
         // SAFETY: `shared` is dropped after the card, and stays until then.
-        let sink_keys = unsafe { card.register(sinks, sinks.address as u64, false) }?;
+        let sink_keys = unsafe { card.register(sinks, sinks.address as u64, AccessRights::ANSWERS) }?;
 
         let base = shared.device_address();
         let there = |offset: usize| base + offset as u64;

@@ -3,7 +3,7 @@
 
 use rushmem_abi::device::{QueueSegment, RUSHMEM_QUEUE_SEGMENTS};
 
-use super::card::RegionKeys;
+use super::card::{AccessRights, RegionKeys};
 use super::Queues;
 use crate::error::{err, Result};
 use crate::net::transport::Memory;
@@ -28,7 +28,7 @@ impl Queues {
     /// The memory stays until it is forgotten.
     pub(in crate::net) unsafe fn register(&mut self, id: u32, offset: usize, memory: Memory) -> Result<u32> {
         // SAFETY: as this function's contract says.
-        let keys = unsafe { self.card.register(memory, offset as u64, self.words) }?;
+        let keys = unsafe { self.card.register(memory, offset as u64, AccessRights::symmetric(self.words)) }?;
         self.registered.push(KnownPiece { id, keys, entry: None, base: offset == 0 });
         Ok(keys.remote)
     }

@@ -33,7 +33,9 @@ impl Queues {
 
 #[cfg(test)]
 mod tests {
-    use super::super::card::{NetworkCard, OpenQueue, QueueArea, QueueMemory, QueueNeeds, RegionKeys};
+    use super::super::card::{
+        AccessRights, NetworkCard, OpenQueue, QueueArea, QueueMemory, QueueNeeds, RegionKeys,
+    };
     use super::super::emulated::SoftwareCard;
     use super::*;
     use crate::error::Error;
@@ -65,9 +67,9 @@ mod tests {
         fn updates_words(&self) -> bool {
             false
         }
-        unsafe fn register(&mut self, memory: Memory, named: u64, words: bool) -> Result<RegionKeys> {
+        unsafe fn register(&mut self, memory: Memory, at: u64, rights: AccessRights) -> Result<RegionKeys> {
             // SAFETY: as the caller says.
-            unsafe { self.0.register(memory, named, words) }
+            unsafe { self.0.register(memory, at, rights) }
         }
         fn forget(&mut self, keys: RegionKeys) {
             self.0.forget(keys);

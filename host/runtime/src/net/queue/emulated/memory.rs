@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::error::Result;
 use crate::gpu::stream::{Priority, Stream};
 use crate::gpu::Cuda;
+use crate::net::queue::card::AccessRights;
 use crate::net::transport::Memory;
 
 /// A registered piece.
@@ -15,8 +16,42 @@ struct CardRegion {
     /// The address by which requests name its first byte.
     named: u64,
     memory: Memory,
-    /// Its words may be updated.
-    words: bool,
+    rights: AccessRights,
+}
+
+/// What a request does to memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Access {
+    /// This card's own request reads it, or puts an answer there.
+    LocalRead,
+    LocalWrite,
+    /// The peer's.
+    RemoteRead,
+    RemoteWrite,
+    Update,
+}
+
+impl Access {
+    /// What a key is for that allows it.
+    fn name(self) -> &'static str {
+        match self {
+            Access::LocalRead => "reading",
+            Access::LocalWrite => "answers",
+            Access::RemoteRead => "a peer's READs",
+            Access::RemoteWrite => "a peer's WRITEs",
+            Access::Update => "atomics",
+        }
+    }
+
+    fn allowed(self, rights: AccessRights) -> bool {
+        match self {
+            Access::LocalRead => true,
+            Access::LocalWrite => rights.local_write,
+            Access::RemoteRead => rights.remote_read,
+            Access::RemoteWrite => rights.remote_write,
+            Access::Update => rights.words,
+        }
+    }
 }
 
 /// All of them, by key.
@@ -52,8 +87,8 @@ impl Regions {
         Ok(Regions { all: HashMap::new(), gpu })
     }
 
-    pub(super) fn insert(&mut self, key: u32, named: u64, memory: Memory, words: bool) {
-        self.all.insert(key, CardRegion { named, memory, words });
+    pub(super) fn insert(&mut self, key: u32, named: u64, memory: Memory, rights: AccessRights) {
+        self.all.insert(key, CardRegion { named, memory, rights });
     }
 
     pub(super) fn remove(&mut self, key: u32) {
@@ -64,12 +99,13 @@ impl Regions {
         self.all.contains_key(&key)
     }
 
-    /// Where the named bytes are, or why they are nowhere.
+    /// Where the named bytes are, or why they are nowhere, or not for that.
     pub(super) fn find(
         &self,
         key: u32,
         address: u64,
         bytes: usize,
+        access: Access,
     ) -> std::result::Result<CardPlace, String> {
         let region = self.all.get(&key).ok_or_else(|| format!("key {key:#010x} is none of this card's"))?;
         let inside = address.wrapping_sub(region.named);
@@ -80,16 +116,10 @@ impl Regions {
                 region.named
             ));
         }
-        Ok(CardPlace { at: region.memory.address + inside as usize, gpu: region.memory.gpu })
-    }
-
-    /// The same of a word that is to be updated.
-    pub(super) fn find_word(&self, key: u32, address: u64) -> std::result::Result<CardPlace, String> {
-        let place = self.find(key, address, size_of::<u64>())?;
-        match self.all.get(&key) {
-            Some(region) if region.words => Ok(place),
-            _ => Err(format!("key {key:#010x} is none for atomics")),
+        if !access.allowed(region.rights) {
+            return Err(format!("key {key:#010x} is none for {}", access.name()));
         }
+        Ok(CardPlace { at: region.memory.address + inside as usize, gpu: region.memory.gpu })
     }
 
     /// Copies bytes out.

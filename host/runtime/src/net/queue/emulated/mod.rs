@@ -32,7 +32,7 @@ use self::chance::Chance;
 use self::memory::Regions;
 use self::packets::Link;
 use self::pair::{Pair, Rest};
-use super::card::{NetworkCard, OpenQueue, QueueArea, QueueMemory, QueueNeeds, RegionKeys};
+use super::card::{AccessRights, NetworkCard, OpenQueue, QueueArea, QueueMemory, QueueNeeds, RegionKeys};
 use crate::error::{err, Error, Result};
 use crate::gpu::Cuda;
 use crate::net::transport::Memory;
@@ -189,7 +189,7 @@ impl NetworkCard for SoftwareCard {
         true
     }
 
-    unsafe fn register(&mut self, memory: Memory, named: u64, words: bool) -> Result<RegionKeys> {
+    unsafe fn register(&mut self, memory: Memory, named: u64, rights: AccessRights) -> Result<RegionKeys> {
         let mut inside = lock(&self.inside);
         let key = loop {
             let key = inside.rest.chance.number() as u32;
@@ -197,7 +197,7 @@ impl NetworkCard for SoftwareCard {
                 break key;
             }
         };
-        inside.rest.regions.insert(key, named, memory, words);
+        inside.rest.regions.insert(key, named, memory, rights);
         Ok(RegionKeys { local: key, remote: key })
     }
 

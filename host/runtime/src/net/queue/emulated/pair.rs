@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use super::arrivals::Arrivals;
 use super::chance::Chance;
-use super::memory::{CardPlace, Regions};
+use super::memory::{Access, CardPlace, Regions};
 use super::packets::{Frame, Kind, Link, LAST, PART};
 use super::requests::{syndrome, written, Body, LocalBytes, Mistake, WorkRequest, BLOCK};
 use crate::net::queue::card::QueueMemory;
@@ -219,8 +219,8 @@ impl Pair {
     }
 
     fn begin(&mut self, rest: &mut Rest, index: u64, request: &WorkRequest) -> Result<Underway, Mistake> {
-        let here = |local: &LocalBytes| {
-            let found = rest.regions.find(local.key, local.address, local.bytes);
+        let here = |local: &LocalBytes, access| {
+            let found = rest.regions.find(local.key, local.address, local.bytes, access);
             found.map_err(|why| Mistake {
                 syndrome: syndrome::LOCAL_PROTECTION,
                 why: format!("local memory: {why}"),
@@ -240,22 +240,22 @@ impl Pair {
             Body::Nothing => (Sending::Nothing, None),
             Body::WriteInline(data) => (Sending::One(frame(Kind::Write, 0, 0, data.clone())), None),
             Body::Write(local) => {
-                let (from, bytes) = (here(local)?, local.bytes);
+                let (from, bytes) = (here(local, Access::LocalRead)?, local.bytes);
                 let backwards = rest.chance.one_in(2);
                 let (remote, key) = (request.remote, request.key);
                 (Sending::Parts { from, bytes, sent: 0, backwards, remote, key }, None)
             }
             Body::Read(local) => {
-                let to = here(local)?;
+                let to = here(local, Access::LocalWrite)?;
                 let frame = frame(Kind::Read, local.bytes as u64, 0, Vec::new());
                 (Sending::One(frame), Some((to, local.bytes)))
             }
             Body::FetchAdd { add, answer } => {
-                let to = here(answer)?;
+                let to = here(answer, Access::LocalWrite)?;
                 (Sending::One(frame(Kind::FetchAdd, *add, 0, Vec::new())), Some((to, 8)))
             }
             Body::CompareSwap { swap, compare, answer } => {
-                let to = here(answer)?;
+                let to = here(answer, Access::LocalWrite)?;
                 (Sending::One(frame(Kind::CompareSwap, *swap, *compare, Vec::new())), Some((to, 8)))
             }
         };

@@ -4,6 +4,8 @@
 //!
 //! All numbers are big-endian; places are counted in bits, from the highest bit of the first byte.
 
+use crate::config::PacketClass;
+
 /// A field of a command.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Field {
@@ -51,8 +53,12 @@ fields! {
     QP_PATH_TIMEOUT = qpc primary_address_path.ack_timeout, 0x100, 5;
     QP_PATH_SOURCE = qpc primary_address_path.src_addr_index, 0x108, 8;
     QP_PATH_HOPS = qpc primary_address_path.hop_limit, 0x118, 8;
+    QP_PATH_CLASS = qpc primary_address_path.tclass, 0x124, 8;
     QP_PATH_GID = qpc primary_address_path.rgid_rip, 0x140, 128;
+    QP_PATH_DSCP = qpc primary_address_path.dscp, 0x1ca, 6;
     QP_PATH_UDP = qpc primary_address_path.udp_sport, 0x1d0, 16;
+    QP_PATH_PRIORITY = qpc primary_address_path.eth_prio, 0x1e1, 3;
+    QP_PATH_LEVEL = qpc primary_address_path.sl, 0x1e4, 4;
     QP_PATH_PORT = qpc primary_address_path.vhca_port_num, 0x1e8, 8;
     QP_PATH_MAC_HIGH = qpc primary_address_path.rmac_47_32, 0x1f0, 16;
     QP_PATH_MAC_LOW = qpc primary_address_path.rmac_31_0, 0x200, 32;
@@ -218,8 +224,16 @@ pub(super) enum Path {
     Ethernet { gid: [u8; 16], mac: [u8; 6], source: u8, v2: bool },
 }
 
-/// The pair receives.
-pub(super) fn rtr(number: u32, port: u8, mtu: u8, path: &Path, peer: u32, psn: u32) -> Command {
+/// The pair receives. Classes go where Linux' driver puts them: a traffic class is in the header of RoCE's
+/// packets, and for v2 in that of IP (`mlx5_set_path`).
+pub(super) fn rtr(
+    number: u32,
+    port: u8,
+    mtu: u8,
+    (path, class): (&Path, PacketClass),
+    peer: u32,
+    psn: u32,
+) -> Command {
     let command = Command::new("INIT2RTR_QP", 0x503).with(0, &[(MODIFY_NUMBER, number.into())]).with(
         QP_CONTEXT,
         &[
@@ -233,7 +247,9 @@ pub(super) fn rtr(number: u32, port: u8, mtu: u8, path: &Path, peer: u32, psn: u
         ],
     );
     match path {
-        Path::Lid(lid) => command.with(QP_CONTEXT, &[(QP_PATH_LID, (*lid).into())]),
+        Path::Lid(lid) => {
+            command.with(QP_CONTEXT, &[(QP_PATH_LID, (*lid).into()), (QP_PATH_LEVEL, class.level.into())])
+        }
         Path::Ethernet { gid, mac, source, v2 } => {
             let high = u64::from(u16::from_be_bytes([mac[0], mac[1]]));
             let low = u64::from(u32::from_be_bytes([mac[2], mac[3], mac[4], mac[5]]));
@@ -244,6 +260,9 @@ pub(super) fn rtr(number: u32, port: u8, mtu: u8, path: &Path, peer: u32, psn: u
                     (QP_PATH_SOURCE, (*source).into()),
                     (QP_PATH_HOPS, 64),
                     (QP_PATH_UDP, if *v2 { UDP_SOURCE } else { 0 }),
+                    (QP_PATH_CLASS, class.traffic.into()),
+                    (QP_PATH_DSCP, if *v2 { (class.traffic >> 2).into() } else { 0 }),
+                    (QP_PATH_PRIORITY, (class.level & 7).into()),
                     (QP_PATH_MAC_HIGH, high),
                     (QP_PATH_MAC_LOW, low),
                 ],

@@ -7,18 +7,20 @@ use std::sync::Arc;
 use super::device::OpenCard;
 use super::library::MemoryRegion;
 use crate::error::{err, Error, Result};
-use crate::net::queue::card::RegionKeys;
+use crate::net::queue::card::{AccessRights, RegionKeys};
 use crate::net::transport::Memory;
 use crate::os::page_size;
 
 /// Gives a descriptor of GPU memory: of its address and bytes, whole pages.
 pub(in crate::net) type DmaBufs = Box<dyn Fn(usize, usize) -> Result<OwnedFd> + Send>;
 
-/// `IBV_ACCESS_REMOTE_ATOMIC`.
-const ATOMIC: u32 = 8;
-/// `IBV_ACCESS_LOCAL_WRITE`, `REMOTE_WRITE` and `REMOTE_READ`. Not `RELAXED_ORDERING`: the order that
-/// `impl/net/queue.h` argues rests on WRITEs that arrive in order.
-const ACCESS: u32 = 1 | 2 | 4;
+/// `IBV_ACCESS_LOCAL_WRITE`, `REMOTE_WRITE`, `REMOTE_READ` and `REMOTE_ATOMIC`. Not `RELAXED_ORDERING`: the
+/// order that `impl/net/queue.h` argues rests on WRITEs that arrive in order.
+fn access(rights: AccessRights) -> u32 {
+    let AccessRights { local_write, remote_write, remote_read, words } = rights;
+    let bit = |has: bool, bit: u32| if has { bit } else { 0 };
+    bit(local_write, 1) | bit(remote_write, 2) | bit(remote_read, 4) | bit(words, 8)
+}
 
 pub(super) struct RegisteredMemory {
     device: Arc<OpenCard>,
@@ -36,9 +38,9 @@ impl RegisteredMemory {
         gpu: Option<&DmaBufs>,
         memory: Memory,
         named: u64,
-        words: bool,
+        rights: AccessRights,
     ) -> Result<RegisteredMemory> {
-        let access = if words { ACCESS | ATOMIC } else { ACCESS };
+        let access = access(rights);
         let region = if memory.gpu {
             // SAFETY: the caller's memory stays.
             unsafe { gpu_region(device, gpu, memory, named, access) }?

@@ -23,7 +23,8 @@ use self::device::{Address, CardOrder, OpenCard, Wish};
 pub(in crate::net) use self::memory::DmaBufs;
 use self::memory::RegisteredMemory;
 use self::pair::{CardPair, QueuePlace, Umem};
-use super::card::{NetworkCard, OpenQueue, QueueArea, QueueMemory, QueueNeeds, RegionKeys};
+use super::card::{AccessRights, NetworkCard, OpenQueue, QueueArea, QueueMemory, QueueNeeds, RegionKeys};
+use crate::config::PacketClass;
 use crate::error::{err, Error, Result};
 use crate::net::transport::Memory;
 use crate::topology::card::random;
@@ -47,23 +48,33 @@ pub(in crate::net) struct Mlx5Card {
     gpu: Option<DmaBufs>,
     /// The first number of each queue's packets.
     psns: Vec<u32>,
+    class: PacketClass,
 }
 
 impl Mlx5Card {
     /// Opens the card that `wish` names (`RUSHMEM_CARD`), else the first with an active port, in that order;
     /// by the libraries in `folder` (`RUSHMEM_VERBS`), or where the system finds them. `gpu` describes GPU
-    /// memory to it.
+    /// memory to it; its packets have that `class`.
     pub(in crate::net) fn new(
         me: usize,
         folder: Option<&FilePath>,
         wish: Option<&str>,
         order: CardOrder<'_>,
         gpu: Option<DmaBufs>,
+        class: PacketClass,
     ) -> Result<Mlx5Card> {
         let wish = wish.map(Wish::parse).transpose()?;
         let device = Arc::new(OpenCard::open(folder, wish.as_ref(), order)?);
+        if device.address.ethernet && class.level > 7 {
+            return Err(err!(
+                ENVIRONMENT,
+                "RUSHMEM_CARD_SL={}: {} is Ethernet, whose priorities are 0 to 7",
+                class.level,
+                device.who()
+            ));
+        }
         let (pairs, psns) = (Vec::new(), Vec::new());
-        Ok(Mlx5Card { me, pairs, umem: None, registered: HashMap::new(), device, gpu, psns })
+        Ok(Mlx5Card { me, pairs, umem: None, registered: HashMap::new(), device, gpu, psns, class })
     }
 
     /// The card and its port.
@@ -156,7 +167,7 @@ impl NetworkCard for Mlx5Card {
             let (peer, number, psn) = read(address, pe, queue - pe + self.me)?;
             let mtu = peer.mtu.min(self.device.address.mtu);
             let path = self.device.path_to(&peer)?;
-            pair.connect(&path, mtu, number, [self.psns[queue], psn])
+            pair.connect((&path, self.class), mtu, number, [self.psns[queue], psn])
         };
         let one = |pe: usize| {
             let address = addresses[pe].as_deref()?;
@@ -170,10 +181,10 @@ impl NetworkCard for Mlx5Card {
         self.device.atomics
     }
 
-    unsafe fn register(&mut self, memory: Memory, named: u64, words: bool) -> Result<RegionKeys> {
+    unsafe fn register(&mut self, memory: Memory, named: u64, rights: AccessRights) -> Result<RegionKeys> {
         // SAFETY: the caller's memory stays until it is forgotten.
         let registered =
-            unsafe { RegisteredMemory::new(&self.device, self.gpu.as_ref(), memory, named, words) }?;
+            unsafe { RegisteredMemory::new(&self.device, self.gpu.as_ref(), memory, named, rights) }?;
         let keys = registered.keys();
         self.registered.insert(keys.local, registered);
         Ok(keys)

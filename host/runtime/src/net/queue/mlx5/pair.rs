@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::commands::{self, Path, QueueParts};
 use super::device::OpenCard;
 use super::library::{Pointer, Uar};
+use crate::config::PacketClass;
 use crate::error::Result;
 
 /// `IBV_ACCESS_LOCAL_WRITE`.
@@ -122,7 +123,13 @@ impl CardPair {
 
     /// From reset to where it sends and receives. `psn`: the first number of this side's packets, and of the
     /// peer's.
-    pub(super) fn connect(&self, path: &Path, mtu: u8, peer: u32, psn: [u32; 2]) -> Result<()> {
+    pub(super) fn connect(
+        &self,
+        path: (&Path, PacketClass),
+        mtu: u8,
+        peer: u32,
+        psn: [u32; 2],
+    ) -> Result<()> {
         let port = self.device.port;
         let steps = [
             commands::init(self.number, port, self.device.atomics),

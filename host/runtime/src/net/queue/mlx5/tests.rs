@@ -1,6 +1,8 @@
 //! The card's path over the stand-in (`host/runtime/tests/verbs`), which checks each call and command: cards
 //! that can be opened and cards that cannot, all that is made and freed, and refusals.
 
+mod opening;
+
 use std::os::fd::OwnedFd;
 use std::path::{Path as FilePath, PathBuf};
 use std::process::Command;
@@ -13,8 +15,8 @@ use rushmem_abi::device::RawQueue;
 use super::commands::{self, Path, QueueParts};
 use super::device::{Address, OpenCard, Wish};
 use super::Mlx5Card;
-use crate::config::Ringer;
-use crate::net::queue::card::NetworkCard;
+use crate::config::{PacketClass, Ringer};
+use crate::net::queue::card::{AccessRights, NetworkCard};
 use crate::net::queue::links::all_connected;
 use crate::net::queue::Queues;
 use crate::net::transport::Memory;
@@ -64,93 +66,25 @@ impl StandIn {
         unsafe { self.library.get::<unsafe extern "C" fn() -> usize>(b"stand_in_objects\0").unwrap()() }
     }
 
+    /// The last path's traffic class, DSCP, Ethernet priority and service level.
+    fn classes(&self) -> [u8; 4] {
+        // SAFETY: its signature.
+        let classes =
+            unsafe { self.library.get::<unsafe extern "C" fn() -> u32>(b"stand_in_classes\0").unwrap()() };
+        classes.to_be_bytes()
+    }
+
     fn device(&self, name: &str) -> OpenCard {
         OpenCard::open(Some(&self.folder), Some(&Wish::parse(name).unwrap()), &as_listed).unwrap()
     }
 
     fn card(&self, me: usize, name: Option<&str>) -> crate::error::Result<Mlx5Card> {
-        Mlx5Card::new(me, Some(&self.folder), name, &as_listed, None)
+        Mlx5Card::new(me, Some(&self.folder), name, &as_listed, None, PacketClass::default())
     }
 }
 
 fn as_listed(names: &[String]) -> Vec<usize> {
     (0..names.len()).collect()
-}
-
-/// The first that can be used of an order, and one that is asked for whatever the order is.
-#[test]
-fn cards_are_opened_in_the_order_that_is_given() {
-    let Some(stand_in) = stand_in("cards_are_opened_in_the_order_that_is_given") else { return };
-    let opened = |wish, order: &[&str]| {
-        let order = |names: &[String]| {
-            let place = |wanted: &&str| names.iter().position(|name| name == wanted).unwrap();
-            order.iter().map(place).collect()
-        };
-        Mlx5Card::new(0, Some(&stand_in.folder), wish, &order, None).map(|card| card.who())
-    };
-    assert_eq!(opened(None, &["mlx5_5", "mlx5_1"]).unwrap(), "mlx5_5, port 1");
-    // No mlx5, a port that is down, no GID: the next one.
-    assert_eq!(opened(None, &["qedr0", "mlx5_0", "mlx5_6", "mlx5_2", "mlx5_1"]).unwrap(), "mlx5_2, port 1");
-    assert_eq!(opened(Some("mlx5_1"), &["mlx5_5", "mlx5_1"]).unwrap(), "mlx5_1, port 2");
-    let why = opened(None, &["mlx5_6", "mlx5_0"]).unwrap_err().message;
-    assert!(why.find("mlx5_6: port 1 has no GID") < why.find("mlx5_0: port 1 is not active"), "{why}");
-}
-
-#[test]
-fn wishes_name_a_card_a_port_and_a_gid() {
-    for text in ["mlx5_0", " mlx5_0:1", "mlx5_0:1:3"] {
-        Wish::parse(text).unwrap();
-    }
-    for text in ["", ":1", "mlx5_0:0", "mlx5_0:x", "mlx5_0:1:256", "mlx5_0:1:3:4"] {
-        let error = Wish::parse(text).unwrap_err().message;
-        assert!(error.contains(&format!("RUSHMEM_CARD={text}")), "{error}");
-    }
-}
-
-#[test]
-fn the_first_card_that_kernels_could_write_is_opened() {
-    let Some(stand_in) = stand_in("the_first_card_that_kernels_could_write_is_opened") else { return };
-    let card = stand_in.card(0, None).unwrap();
-    // Neither the card that is none of these, nor the port that is down; and its routed address.
-    assert_eq!(card.about(), "kernels write requests to mlx5_1, port 2 (Ethernet)");
-    assert_eq!((card.device.address.v2, card.device.address.gid[0]), (true, 0x20));
-    let card = stand_in.card(0, Some("mlx5_2")).unwrap();
-    assert_eq!(card.about(), "kernels write requests to mlx5_2, port 1 (InfiniBand)");
-    assert_eq!(stand_in.told(), "");
-}
-
-/// What rushmem-info shows, and what a log says where nobody asks for a card.
-#[test]
-fn cards_are_listed_by_the_libraries_that_are_named() {
-    let Some(stand_in) = stand_in("cards_are_listed_by_the_libraries_that_are_named") else { return };
-    let listed = verbs::here(Some(&stand_in.folder)).unwrap();
-    let listed: Vec<String> = listed.iter().map(ToString::to_string).collect();
-    assert_eq!(listed.len(), 8, "{listed:?}");
-    assert!(listed[0].starts_with("qedr0") && !listed[0].contains("mlx5"), "{listed:?}");
-    assert!(listed[1].starts_with("mlx5_0 (mlx5)"), "{listed:?}");
-    let why = verbs::why_not(Some(&stand_in.folder));
-    assert!(why.contains("mlx5_0 is here, and RUSHMEM_TRANSPORT=direct,queue,ucx asks for it"), "{why}");
-}
-
-#[test]
-fn cards_that_cannot_be_opened_say_why() {
-    let Some(stand_in) = stand_in("cards_that_cannot_be_opened_say_why") else { return };
-    for (wish, why) in [
-        ("qedr0", "qedr0 is no mlx5 card"),
-        ("mlx5_0", "is its cable in, and its interface up? `ip link`, `ibstat`), there is no port 2"),
-        ("mlx5_1:1", "mlx5_1: port 1 is not active"),
-        ("mlx5_1:3", "mlx5_1: there is no port 3"),
-        ("mlx5_1:2:5", "port 2 has no GID that is set"),
-        ("mlx5_4", "opening it with DEVX failed: Operation not supported"),
-        ("mlx5_6", "mlx5_6: port 1 has no GID that is set"),
-        ("mlx5_9", "mlx5_1 is not asked for"),
-    ] {
-        let error = stand_in.card(0, Some(wish)).err().unwrap().message;
-        assert!(error.contains(why) && error.contains("rushmem-info lists the cards"), "{wish}: {error}");
-    }
-    let error =
-        Mlx5Card::new(0, Some(FilePath::new("/nonexistent")), None, &as_listed, None).err().unwrap().message;
-    assert!(error.contains("no libibverbs.so.1") && error.contains("RUSHMEM_VERBS"), "{error}");
 }
 
 /// Atomics are asked for of a card that has them, and of no other.
@@ -177,8 +111,13 @@ fn a_card_without_atomics_updates_no_words() {
 
 /// Two PEs of one process.
 fn connected(stand_in: &StandIn, name: &str, slots: usize) -> [Queues; 2] {
+    connected_by(stand_in, name, slots, PacketClass::default())
+}
+
+fn connected_by(stand_in: &StandIn, name: &str, slots: usize, class: PacketClass) -> [Queues; 2] {
     let mut both = [0, 1].map(|me| {
-        let card = Box::new(stand_in.card(me, Some(name)).unwrap());
+        let card = Mlx5Card::new(me, Some(&stand_in.folder), Some(name), &as_listed, None, class).unwrap();
+        let card = Box::new(card);
         Queues::new(me, 2, slots, None, card, Default::default()).unwrap()
     });
     let addresses: Vec<Option<Vec<u8>>> = both.iter().map(|queues| Some(queues.card_address())).collect();
@@ -315,7 +254,8 @@ fn memory_that_cannot_be_registered_is_an_error() {
     let mut card = stand_in.card(0, None).unwrap();
     let memory = |address: usize, gpu: bool| Memory { address, bytes: 4096, gpu, single: true };
     // SAFETY: nothing is registered.
-    let error = unsafe { card.register(memory(4096, false), 0, true) }.unwrap_err().message;
+    let error =
+        unsafe { card.register(memory(4096, false), 0, AccessRights::symmetric(true)) }.unwrap_err().message;
     assert!(
         error.contains("mlx5_1, port 2: registering 4096 bytes at 0x1000 failed")
             && error.contains("ulimit -l"),
@@ -338,7 +278,15 @@ fn gpu_card(stand_in: &StandIn, says: &'static str) -> Mlx5Card {
         assert_eq!((at, bytes), (AT, PAGES * 4096), "whole pages around it");
         Memfd::create("a GPU", bytes).map(OwnedFd::from)
     };
-    Mlx5Card::new(0, Some(&stand_in.folder), Some("mlx5_1"), &as_listed, Some(Box::new(dma_bufs))).unwrap()
+    Mlx5Card::new(
+        0,
+        Some(&stand_in.folder),
+        Some("mlx5_1"),
+        &as_listed,
+        Some(Box::new(dma_bufs)),
+        PacketClass::default(),
+    )
+    .unwrap()
 }
 
 #[test]
@@ -349,7 +297,8 @@ fn gpu_memory_is_registered_as_a_dma_buf() {
     for (start, bytes) in [(0, PAGES * 4096), (40, PAGES * 4096 - 100)] {
         let memory = Memory { address: AT + start, bytes, gpu: true, single: true };
         // SAFETY: no memory of this process: the stand-in maps the descriptor.
-        let keys = unsafe { card.register(memory, (1 << 20) + start as u64, true) }.unwrap();
+        let keys = unsafe { card.register(memory, (1 << 20) + start as u64, AccessRights::symmetric(true)) }
+            .unwrap();
         assert!(keys.local != 0 && keys.remote != 0);
         card.forget(keys);
     }
@@ -357,7 +306,8 @@ fn gpu_memory_is_registered_as_a_dma_buf() {
     // A name that lies elsewhere in its page; then there is no nvidia-peermem, as nothing is mapped there.
     let memory = Memory { address: AT + 40, bytes: PAGES * 4096 - 100, gpu: true, single: true };
     // SAFETY: nothing is registered.
-    let error = unsafe { card.register(memory, 1 << 20, false) }.unwrap_err().message;
+    let error =
+        unsafe { card.register(memory, 1 << 20, AccessRights::symmetric(false)) }.unwrap_err().message;
     for part in
         ["mlx5_1, port 2", "12188 bytes of GPU memory", "As a dma-buf: giving it", "By nvidia-peermem: Inv"]
     {
@@ -379,12 +329,12 @@ fn gpu_memory_is_registered_by_its_address_where_there_is_no_dma_buf() {
     let address = (pages.as_ptr() as usize).next_multiple_of(4096);
     let memory = Memory { address, bytes: 4096, gpu: true, single: true };
     // SAFETY: the memory outlives the card.
-    let keys = unsafe { card.register(memory, 0, true) }.unwrap();
+    let keys = unsafe { card.register(memory, 0, AccessRights::symmetric(true)) }.unwrap();
     card.forget(keys);
     assert_eq!(stand_in.told(), "");
     let nowhere = Memory { address: 4096, ..memory };
     // SAFETY: nothing is registered.
-    let error = unsafe { card.register(nowhere, 0, true) }.unwrap_err().message;
+    let error = unsafe { card.register(nowhere, 0, AccessRights::symmetric(true)) }.unwrap_err().message;
     for part in ["As a dma-buf: an older driver", "By nvidia-peermem: Invalid", "modprobe nvidia-peermem"] {
         assert!(error.contains(part), "{part:?} is not in {error}");
     }
@@ -453,13 +403,29 @@ fn wrong_commands_are_refused_precisely() {
     refused(&in_no_mode, "status 0x03", "atomics 1 in mode 0");
     // SAFETY: the pair that was made.
     unsafe { device.modify(pair, &commands::init(number, 2, true), "a test") }.unwrap();
-    refused(&commands::rtr(number, 2, 5, &path, number, 1), "status 0x03", "MTU 5 is more than the port's");
-    refused(&commands::rtr(number, 2, 3, &path, 0, 1), "status 0x03", "no pair of the peer's");
-    refused(&commands::rtr(number, 2, 3, &Path::Lid(7), number, 1), "status 0x03", "without a GID");
+    refused(
+        &commands::rtr(number, 2, 5, (&path, PacketClass::default()), number, 1),
+        "status 0x03",
+        "MTU 5 is more than the port's",
+    );
+    refused(
+        &commands::rtr(number, 2, 3, (&path, PacketClass::default()), 0, 1),
+        "status 0x03",
+        "no pair of the peer's",
+    );
+    refused(
+        &commands::rtr(number, 2, 3, (&Path::Lid(7), PacketClass::default()), number, 1),
+        "status 0x03",
+        "without a GID",
+    );
     let Path::Ethernet { gid, mut mac, source, v2 } = path else { panic!("{path:?}") };
     mac[5] ^= 1;
     let wrong = Path::Ethernet { gid, mac, source, v2 };
-    refused(&commands::rtr(number, 2, 3, &wrong, number, 1), "status 0x03", "a MAC that is not that GID's");
+    refused(
+        &commands::rtr(number, 2, 3, (&wrong, PacketClass::default()), number, 1),
+        "status 0x03",
+        "a MAC that is not that GID's",
+    );
     // SAFETY: objects that were made here, the pair before its completion queue.
     unsafe {
         assert_ne!((device.verbs.mlx5dv_devx_obj_destroy)(queue), 0, "a pair uses it");

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use super::super::memory::WordChange;
+use super::super::memory::{Access, WordChange};
 use super::super::packets::{Frame, Kind, LAST, PART};
 use super::super::requests::{syndrome, Mistake};
 use super::{Pair, Rest};
@@ -45,7 +45,10 @@ impl Pair {
 
     /// The acknowledgement says that this card has it.
     fn carry_out_write(&mut self, rest: &mut Rest, frame: &Frame) -> Result<(), Mistake> {
-        let place = rest.regions.find(frame.key, frame.address, frame.data.len()).map_err(access)?;
+        let place = rest
+            .regions
+            .find(frame.key, frame.address, frame.data.len(), Access::RemoteWrite)
+            .map_err(access)?;
         rest.arrivals.add(place, frame.data.clone(), &mut rest.chance);
         rest.arrivals.step(&rest.regions, Instant::now()).map_err(|e| access(e.message))?;
         if frame.more == LAST {
@@ -57,7 +60,7 @@ impl Pair {
     fn carry_out_read(&mut self, rest: &mut Rest, frame: &Frame) -> Result<(), Mistake> {
         rest.arrivals.finish(&rest.regions).map_err(|e| access(e.message))?;
         let bytes = frame.a as usize;
-        let place = rest.regions.find(frame.key, frame.address, bytes).map_err(access)?;
+        let place = rest.regions.find(frame.key, frame.address, bytes, Access::RemoteRead).map_err(access)?;
         let mut at = 0;
         while at < bytes {
             let mut data = vec![0; PART.min(bytes - at)];
@@ -80,7 +83,8 @@ impl Pair {
             let why = format!("an atomic on {:#x}, which is no multiple of 8", frame.address);
             return Err(Mistake { syndrome: syndrome::REMOTE_INVALID, why });
         }
-        let place = rest.regions.find_word(frame.key, frame.address).map_err(access)?;
+        let place =
+            rest.regions.find(frame.key, frame.address, size_of::<u64>(), Access::Update).map_err(access)?;
         rest.arrivals.finish(&rest.regions).map_err(|e| access(e.message))?;
         let late = rest.chance.one_in(8);
         let old = rest.regions.update(place, change, late).map_err(|e| access(e.message))?;

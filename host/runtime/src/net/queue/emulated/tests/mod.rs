@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::SoftwareCard;
-use crate::net::queue::card::{NetworkCard, QueueArea, QueueMemory, RegionKeys};
+use crate::net::queue::card::{AccessRights, NetworkCard, QueueArea, QueueMemory, RegionKeys};
 use crate::net::transport::Memory;
 
 const SLOTS: usize = 64;
@@ -32,8 +32,10 @@ struct End {
     data: Vec<u64>,
     number: u32,
     keys: RegionKeys,
-    /// The same memory, and not for atomics.
+    /// The same memory, and not for atomics; for answers alone; and for reading alone.
     plain: RegionKeys,
+    answers: RegionKeys,
+    readable: RegionKeys,
     /// Requests written so far.
     next: u64,
 }
@@ -67,10 +69,16 @@ impl Rig {
 
     /// The one request is refused with this syndrome, and the cards say why.
     #[track_caller]
-    fn refuses(mut self, request: [u8; 64], syndrome: u8, why: &str) {
+    fn refuses(self, request: [u8; 64], syndrome: u8, why: &str) {
+        self.refuses_at(0, request, syndrome, why);
+    }
+
+    /// The same of request `index`.
+    #[track_caller]
+    fn refuses_at(mut self, index: u16, request: [u8; 64], syndrome: u8, why: &str) {
         self.0[0].write(&request);
         self.0[0].ring();
-        self.fails(0, syndrome, why);
+        self.fails(index, syndrome, why);
     }
 
     #[track_caller]
@@ -100,6 +108,8 @@ impl End {
             number: 0,
             keys: none,
             plain: none,
+            answers: none,
+            readable: none,
             next: 0,
         };
         let at = &raw mut *end.shared;
@@ -120,8 +130,12 @@ impl End {
         // SAFETY: the memory outlives the card.
         unsafe {
             end.number = end.card.open(area, queues).unwrap()[peer].number;
-            end.keys = end.card.register(memory, NAMED, true).unwrap();
-            end.plain = end.card.register(memory, NAMED, false).unwrap();
+            end.keys = end.card.register(memory, NAMED, AccessRights::symmetric(true)).unwrap();
+            end.plain = end.card.register(memory, NAMED, AccessRights::symmetric(false)).unwrap();
+            end.answers = end.card.register(memory, NAMED, AccessRights::ANSWERS).unwrap();
+            let readable =
+                AccessRights { local_write: false, remote_write: false, ..AccessRights::symmetric(false) };
+            end.readable = end.card.register(memory, NAMED, readable).unwrap();
         }
         end
     }

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use super::{Rig, BYTES, LIMIT, NAMED, SLOTS};
+use super::{name, Rig, BYTES, LIMIT, NAMED, SLOTS};
 
 #[test]
 fn a_bad_remote_key() {
@@ -93,6 +93,49 @@ fn an_atomic_on_memory_that_is_not_for_atomics() {
     let rig = Rig::new(None, 0);
     let request = rig.0[0].atomic(0x11, (NAMED, rig.0[1].plain.remote), [1, 0], NAMED);
     rig.refuses(request, 0x13, "is none for atomics");
+}
+
+#[test]
+fn a_write_to_memory_that_is_for_answers() {
+    let rig = Rig::new(None, 0);
+    let request = rig.0[0].inline(NAMED, rig.0[1].answers.remote, &[1]);
+    rig.refuses(request, 0x13, "is none for a peer's WRITEs");
+}
+
+#[test]
+fn a_read_of_memory_that_is_for_answers() {
+    let rig = Rig::new(None, 0);
+    let request = rig.0[0].copy(0x10, 8, (NAMED, rig.0[1].answers.remote), NAMED, 64);
+    rig.refuses(request, 0x13, "is none for a peer's READs");
+}
+
+#[test]
+fn an_atomic_on_memory_that_is_for_answers() {
+    let rig = Rig::new(None, 0);
+    let request = rig.0[0].atomic(0x12, (NAMED, rig.0[1].answers.remote), [1, 0], NAMED);
+    rig.refuses(request, 0x13, "is none for atomics");
+}
+
+/// Such memory may be read: by this card's WRITEs, and by the peer's READs.
+#[test]
+fn writes_to_memory_that_is_for_reading() {
+    let mut rig = Rig::new(None, 0);
+    let (here, there) = (rig.0[0].readable.local, rig.0[1].readable.remote);
+    let mut write = rig.0[0].copy(8, 8, (NAMED + 64, rig.there()), NAMED, 64);
+    name(&mut write, 32, 64, here, NAMED);
+    rig.carry_out(&[write]);
+    let read = rig.0[0].copy(0x10, 8, (NAMED, there), NAMED, 64);
+    rig.carry_out(&[read]);
+    let request = rig.0[0].inline(NAMED, there, &[1]);
+    rig.refuses_at(2, request, 0x13, "is none for a peer's WRITEs");
+    let rig = Rig::new(None, 0);
+    let mut answer = rig.0[0].copy(0x10, 8, (NAMED, rig.there()), NAMED, 64);
+    name(&mut answer, 32, 64, rig.0[0].readable.local, NAMED);
+    rig.refuses(answer, 0x04, "local memory: key");
+    let rig = Rig::new(None, 0);
+    let mut answer = rig.0[0].atomic(0x12, (NAMED, rig.there()), [1, 0], NAMED);
+    name(&mut answer, 48, 8, rig.0[0].readable.local, NAMED);
+    rig.refuses(answer, 0x04, "is none for answers");
 }
 
 #[test]
