@@ -1,7 +1,7 @@
 //! Modules for GPUs whose kernels go by the proxy though queues of a network card lead to other PEs: kernels
 //! have these where they are compiled with `RUSHMEM_NET_QUEUE` alone (`device/include/rushmem/impl/net/net.h`
-//! says why). `World::peer` says of such a PE that a queue leads there, so a log line says this, once for each
-//! module.
+//! says why). `World::peer` says of such a PE that a queue leads there, so a log line says this, once for
+//! each module.
 
 use super::KernelCore;
 
