@@ -25,7 +25,7 @@ mod waits;
 
 use api_common::bench::{kernels, made_quickly, Bench, BLOCK, SCOPES, THREAD, WARP};
 use api_common::place::{all_mapped, is_brief, litmus_rounds, on_gpus, processes, rounds, skip};
-use api_common::{at_counts, Rng};
+use api_common::{at_counts, longer, Rng};
 use rushmem::{ByValue, KernelArgs, Launch, SymSlice, World};
 
 /// Threads of a block worth trying: one alone, whole warps, and a last warp that is not full.

@@ -24,8 +24,8 @@ fn every_kind_in_place() {
         let mut rng = Rng(seed(world));
         for case in kinds() {
             let case = Case { shared_routing: Some(0), ..case };
-            rounds(world, &mut rng, case, 3);
-            rounds(world, &mut rng, Case { routing: Routing::Same, rounded: true, ..case }, 2);
+            rounds(world, &mut rng, case, 2);
+            rounds(world, &mut rng, Case { routing: Routing::Same, rounded: true, ..case }, 1);
         }
     });
 }
