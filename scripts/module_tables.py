@@ -63,6 +63,7 @@ DEVICE_CPU = {
     "lock": set(),
     "limits": set(),
     "monotonic": set(),
+    "optimization": set(),
     "signals": set(),
     "token": set(),
     # From a source to an object.
@@ -110,8 +111,8 @@ DEVICE_CPU = {
         "outcome", "run", "signals", "source", "stack_trace", "trace_hooks",
     },
     "compile": {
-        "cache", "check_mode", "dynamic_shared", "error", "headers", "instead", "limits", "module", "padding", "ptx",
-        "scan", "source", "toolchain",
+        "cache", "check_mode", "dynamic_shared", "error", "headers", "instead", "limits", "module", "optimization",
+        "padding", "ptx", "scan", "source", "toolchain",
     },
     # Entry points of fuzz targets.
     "fuzzing": {"cache"},

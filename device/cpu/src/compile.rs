@@ -16,6 +16,7 @@ use crate::headers::{self, Header, HEADERS};
 use crate::instead;
 use crate::limits::Limits;
 use crate::module::Module;
+use crate::optimization::Optimization;
 use crate::padding;
 use crate::ptx;
 use crate::scan;
@@ -42,6 +43,8 @@ pub struct Compiler {
     pub options: Vec<String>,
     /// Headers to offer besides this crate's own.
     pub headers: &'static [Header],
+    /// How well kernels are optimised (`RUSHMEM_CPU_OPT`). An option `-O…` is stronger.
+    pub optimization: Optimization,
     /// Limits of the module's launches.
     pub limits: Limits,
     /// What launches check.
@@ -57,6 +60,7 @@ struct Job<'a> {
     options: Vec<&'a str>,
     /// Kernel instances asked for by `--kernel=`.
     instances: Vec<&'a str>,
+    optimization: Optimization,
     toolchain: &'a Toolchain,
     /// Where the headers are for the compiler, and for people.
     headers: (PathBuf, PathBuf),
@@ -71,12 +75,15 @@ struct Job<'a> {
 impl Compiler {
     /// A compiler with the environment's limits and nothing special else.
     pub fn new(cache_dir: PathBuf) -> Result<Self, Error> {
-        let limits = Limits::from_env().map_err(|text| Error::Environment { text })?;
+        let environment = |text| Error::Environment { text };
+        let optimization = Optimization::from_env().map_err(environment)?;
+        let limits = Limits::from_env().map_err(environment)?;
         Ok(Compiler {
             cxx: None,
             cache_dir: Some(cache_dir),
             options: Vec::new(),
             headers: &[],
+            optimization,
             limits,
             check: Mode::OFF,
             trace: false,
@@ -111,7 +118,7 @@ impl Compiler {
         let includes = includes.finish();
         let mut key = Key::default();
         key.add(env!("CARGO_PKG_VERSION")).add(&includes).add(name).add(source);
-        key.add(&toolchain.stamp).add(&toolchain.version);
+        key.add(&toolchain.stamp).add(&toolchain.version).add(self.optimization.option());
         for option in &self.options {
             key.add(option);
         }
@@ -146,6 +153,7 @@ impl Compiler {
                     source,
                     options,
                     instances,
+                    optimization: self.optimization,
                     toolchain,
                     headers: (headers.0, headers.1.path().to_owned()),
                     entry: &entry,
@@ -280,7 +288,7 @@ impl Job<'_> {
         let mut args: Vec<OsString> = vec!["-x".into(), "c++".into(), scratch.path.join(UNIT).into()];
         let fixed = [
             "-std=c++17",
-            "-O2",
+            self.optimization.option(),
             "-g",
             "-pipe",
             // As nvcc: reading a float array through an int4 pointer is everyday CUDA.

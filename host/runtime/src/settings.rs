@@ -8,7 +8,7 @@ use rushmem_bootstrap_uid::environment::detect_here;
 use crate::logging;
 
 /// Every `RUSHMEM_*` variable of the runtime, its launchers and tools. A test compares it with the sources.
-const KNOWN: [&str; 52] = [
+const KNOWN: [&str; 53] = [
     "RUSHMEM_BOOTSTRAP",
     "RUSHMEM_CACHE_DIR",
     "RUSHMEM_CARD",
@@ -19,6 +19,7 @@ const KNOWN: [&str; 52] = [
     "RUSHMEM_COMPILE_FOR",
     "RUSHMEM_COUNTERS",
     "RUSHMEM_CPU_BLOCKS",
+    "RUSHMEM_CPU_OPT",
     "RUSHMEM_CPU_STACK",
     "RUSHMEM_CPU_THREADS",
     "RUSHMEM_CRASH_REPORT",

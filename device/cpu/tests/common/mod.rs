@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rushmem_device_cpu::{Cause, Compiler, Failure, Kernel, LaunchConfig, Limits, Module, Place, RunError};
+use rushmem_device_cpu::{
+    Cause, Compiler, Failure, Kernel, LaunchConfig, Limits, Module, Optimization, Place, RunError,
+};
 
 /// The longest that one launch of these tests may take, on a loaded machine.
 pub const LIMIT: Duration = Duration::from_secs(60);
@@ -68,6 +70,7 @@ pub fn compiler(cache: &Path) -> Compiler {
         cache_dir: Some(cache.to_owned()),
         options: Vec::new(),
         headers: &[],
+        optimization: Optimization::from_env().expect("a level"),
         limits: Limits::default(),
         check: rushmem_device_cpu::check::Mode::OFF,
         trace: false,

@@ -6,7 +6,7 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 
-use rushmem_device_cpu::{Cause, Compiler, Failure, LaunchConfig, Limits, Reports, RunError};
+use rushmem_device_cpu::{Cause, Compiler, Failure, LaunchConfig, Limits, Optimization, Reports, RunError};
 
 use super::args;
 use super::headers;
@@ -68,12 +68,15 @@ impl CpuRunner {
 
     pub(super) fn load(&self, name: &str, source: &str, options: Vec<String>) -> Result<CpuCode> {
         let config = &self.common.config;
-        let limits = Limits::from_env().map_err(|text| err!(ENVIRONMENT, "{text}"))?;
+        let environment = |text| err!(ENVIRONMENT, "{text}");
+        let optimization = Optimization::from_env().map_err(environment)?;
+        let limits = Limits::from_env().map_err(environment)?;
         let compiler = Compiler {
             cxx: config.cxx.clone(),
             cache_dir: config.cache_dir.clone(),
             options,
             headers: headers::DEVICE_HEADERS,
+            optimization,
             limits,
             check: config.check,
             trace: self.common.timeline().is_some(),

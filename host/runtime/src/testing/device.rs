@@ -4,7 +4,7 @@
 use std::ptr::{null, null_mut};
 use std::time::Duration;
 
-use rushmem_device_cpu::{Compiler, Limits, Module};
+use rushmem_device_cpu::{Compiler, Limits, Module, Optimization};
 
 use crate::kernel::headers::DEVICE_HEADERS;
 use crate::team::slots::Slots;
@@ -21,6 +21,7 @@ pub(crate) fn compile(name: &str, source: &str) -> Module {
         cache_dir: Some(dir.path().to_owned()),
         options: Vec::new(),
         headers: DEVICE_HEADERS,
+        optimization: Optimization::from_env().unwrap(),
         limits: Limits::default(),
         check: rushmem_device_cpu::check::Mode::OFF,
         trace: false,
