@@ -24,11 +24,15 @@ template <typename T> __device__ T element(uint64_t seed, int pe, size_t i) {
   return value;
 }
 
+/* Bytes of a type without those at its end, which an assignment need not copy. */
+template <typename T> constexpr size_t bytes_of = sizeof(T);
+template <> constexpr size_t bytes_of<padded> = sizeof(double) + sizeof(int);
+
 template <typename T> __device__ bool same_bytes(const T &x, const T &y) {
   const unsigned char *a = reinterpret_cast<const unsigned char *>(&x),
                       *b = reinterpret_cast<const unsigned char *>(&y);
   bool same = true;
-  for (size_t i = 0; i < sizeof(T); ++i) same = same && a[i] == b[i];
+  for (size_t i = 0; i < bytes_of<T>; ++i) same = same && a[i] == b[i];
   return same;
 }
 
