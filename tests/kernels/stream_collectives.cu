@@ -2,7 +2,8 @@
  * compiles, without a warning, is the test (scripts/check-device). A test of the runtime says that no
  * element type or operator is missing (host/runtime/src/op/team_call_tests.rs).
  *
- * With BRIEF, those of one block, and of several blocks one of each kind: half of them. */
+ * With BRIEF, those of one block and of several blocks one of each kind: half of them; and of the reductions
+ * those of a third of the types, which BRIEF numbers from 0. */
 #include "../../device/src/collectives.cu"
 
 #ifdef BRIEF
@@ -47,20 +48,26 @@ SCOPES(ELEMENTS, element_16)
 SCOPES(ELEMENTS, element_12)
 SCOPES(ELEMENTS, element_12_askew)
 SCOPES(ELEMENTS, element_1)
+#if !defined(BRIEF) || BRIEF == 0
 INTEGERS(int8_t)
-INTEGERS(uint8_t)
-INTEGERS(int16_t)
-INTEGERS(uint16_t)
-INTEGERS(int32_t)
 INTEGERS(uint32_t)
 INTEGERS(int64_t)
-INTEGERS(uint64_t)
-FLOATS(float)
-FLOATS(double)
 FLOATS(__half)
-FLOATS(__nv_bfloat16)
 SCOPES(REDUCTION, rushmem::complex<float>, sum)
 SCOPES(REDUCTION, rushmem::complex<float>, prod)
+#endif
+#if !defined(BRIEF) || BRIEF == 1
+INTEGERS(uint8_t)
+INTEGERS(int16_t)
+INTEGERS(uint64_t)
+FLOATS(float)
+#endif
+#if !defined(BRIEF) || BRIEF == 2
+INTEGERS(uint16_t)
+INTEGERS(int32_t)
+FLOATS(double)
+FLOATS(__nv_bfloat16)
+#endif
 #ifdef BRIEF
 MEETING(rushmem::grid_parts, )
 MOVES(rushmem::grid_parts, element_16)
