@@ -65,7 +65,7 @@ fn storm(world: &World, seed: u64) {
     let launch = grid();
     let threads = if on_gpus() && !is_brief() { 8 * 128 } else { 4 * 64 };
     let (me, n) = (u64::from(world.my_pe().number()), u64::from(world.n_pes()));
-    let rounds = rounds(if on_gpus() { 40 } else { 100 });
+    let rounds = rounds(if on_gpus() { 40 } else { 60 });
     let rows = world.alloc::<u64>(n as usize * threads * SLOTS).unwrap();
     let sources = world.alloc::<u64>(threads * SOURCES).unwrap();
     let sums = world.alloc::<u64>(3).unwrap();
