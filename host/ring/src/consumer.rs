@@ -39,6 +39,12 @@ impl Consumer {
         (self.next - first) as usize
     }
 
+    /// Whether each slot holds a descriptor that was not taken: who posts another waits for room.
+    pub fn is_full(&self, ring: &View<'_>) -> bool {
+        let last = self.next + ring.slots.len() as u64 - 1;
+        ring.slot(last).ticket.load(Ordering::Acquire) == last + 1
+    }
+
     /// How many descriptors have been taken.
     pub fn taken(&self) -> u64 {
         self.next

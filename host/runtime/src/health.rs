@@ -86,6 +86,11 @@ impl Health {
         &self.who
     }
 
+    /// After how long a stall is reported; `None`: never.
+    pub(crate) fn stall_report(&self) -> Option<Duration> {
+        self.stall_report
+    }
+
     /// While the guard lives, this thread is in a call of code that is not ours: [`Health::report_outside`]
     /// says so once it has lasted as long as a stall. `what` it waits for: "for the driver to load ring.cu".
     pub(crate) fn outside(&self, what: impl FnOnce() -> String) -> Option<OutsideGuard<'_>> {

@@ -2,6 +2,7 @@
 //! reason is the PE's own where that is known: a connection breaks before it is known why, so the network's
 //! word is a suspicion for a moment.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -53,6 +54,25 @@ impl Failures {
         self.health.break_job(why.clone());
         let error = self.health.check().err().unwrap_or_else(|| err!(PEER_DEAD, "{why}"));
         Some((std::mem::take(&mut self.failed), error))
+    }
+
+    /// After how long a stall is reported.
+    pub(in crate::net) fn stall_report(&self) -> Option<Duration> {
+        self.health.stall_report()
+    }
+
+    /// Says that kernels have had no room to post for so long, and operations on which PEs are under way.
+    pub(in crate::net) fn report_full_ring(&self, lasted: Duration, pes: impl Iterator<Item = usize>) {
+        let pes: BTreeSet<usize> = pes.collect();
+        let names: Vec<&str> = pes.iter().take(4).map(|pe| self.name(*pe)).collect();
+        let more = if pes.len() > names.len() { ", …" } else { "" };
+        log::warn!(
+            "{} has had no room for what its kernels post for {:.1} s: the device ring is full, and nothing of it is \
+             taken before earlier operations complete, on {}{more}",
+            self.health.who(),
+            lasted.as_secs_f64(),
+            if names.is_empty() { "no PE".to_owned() } else { names.join(", ") }
+        );
     }
 
     /// The engine itself cannot go on: everything that waits ends.

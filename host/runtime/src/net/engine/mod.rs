@@ -285,8 +285,16 @@ impl Engine {
     /// Takes what kernels have posted, and answers them. True where there was anything.
     fn serve_kernels(&mut self) -> Result<bool> {
         let Some(posts) = &mut self.posts else { return Ok(false) };
-        let taken =
-            if self.operations.core.congested() { Ok(false) } else { posts.take(&mut self.operations) };
+        let core = &self.operations.core;
+        let taken = if core.congested() {
+            let lasted = posts.are_of_gpu().then(|| posts.full_for(core.failures.stall_report())).flatten();
+            if let Some(lasted) = lasted {
+                core.failures.report_full_ring(lasted, core.ordering.busy(None).iter().map(|lane| lane.pe));
+            }
+            Ok(false)
+        } else {
+            posts.take(&mut self.operations)
+        };
         posts.answer(&mut self.operations.core.completions.replies);
         taken
     }

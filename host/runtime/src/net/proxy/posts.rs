@@ -1,6 +1,8 @@
 //! What kernels have posted to the device ring, handed to the engine: the same operations as the host's, with
 //! addresses that nobody has checked yet.
 
+use std::time::{Duration, Instant};
+
 use slab::Slab;
 
 use crate::error::{err, Error, Result};
@@ -27,6 +29,8 @@ pub(in crate::net) struct Posts {
     /// The first post since it was last asked for that could not be: the kernel's mistake, of which nobody
     /// else has to know.
     pub(in crate::net) refused: Option<Error>,
+    /// While the ring is full and nothing is taken: since when, and when that is reported next.
+    full: Option<(Instant, Duration)>,
     /// This PE's heap, and the bytes of its stride.
     base: u64,
     stride: u64,
@@ -41,6 +45,7 @@ impl Posts {
             taken: Vec::with_capacity(BATCH),
             waiting: Slab::new(),
             refused: None,
+            full: None,
             base,
             stride,
         }
@@ -61,6 +66,7 @@ impl Posts {
         taken.clear();
         self.ring.take(&mut taken, BATCH);
         let some = !taken.is_empty();
+        self.full = None;
         let started = taken.iter().try_for_each(|d| match self.check(operations, d) {
             Ok(()) => self
                 .start(operations, d)
@@ -73,6 +79,25 @@ impl Posts {
         self.taken = taken;
         started?;
         Ok(some)
+    }
+
+    /// Too much is under way for more to be taken. Where the ring has been full for `first`, and again when
+    /// that time has doubled: for how long. By this a GPU's kernel that waits for room to post a word is
+    /// reported; all others report themselves.
+    pub(in crate::net) fn full_for(&mut self, first: Option<Duration>) -> Option<Duration> {
+        let first = first.filter(|_| self.ring.is_full())?;
+        let (since, next) = self.full.get_or_insert((Instant::now(), first));
+        let lasted = since.elapsed();
+        let due = lasted >= *next;
+        if due {
+            *next = lasted * 2;
+        }
+        due.then_some(lasted)
+    }
+
+    /// Whether kernels on a GPU post.
+    pub(in crate::net) fn are_of_gpu(&self) -> bool {
+        self.ring.is_on_gpu()
     }
 
     /// An error where the PE does not exist, or its memory there.

@@ -157,6 +157,16 @@ impl DeviceRing {
         taken
     }
 
+    /// Whether kernels that post more have to wait.
+    pub(crate) fn is_full(&self) -> bool {
+        self.consumer.is_full(&self.view())
+    }
+
+    /// Whether kernels on a GPU post.
+    pub(crate) fn is_on_gpu(&self) -> bool {
+        self.on_gpu
+    }
+
     /// Answers a descriptor that was taken, once; what the caller did before is then visible to the kernel.
     pub(crate) fn reply(&self, to: ReplyTo, value: u64) {
         self.unanswered[to.slot as usize].store(false, Ordering::Relaxed);

@@ -1,10 +1,12 @@
 //! The ring's host side against the protocol's model.
 
 use std::cell::UnsafeCell;
+use std::time::Duration;
 
 use rushmem_ring::model::{Counters, Producer, Tickets};
 
 use super::*;
+use crate::net::proxy::posts::Posts;
 use rushmem_abi::device::RUSHMEM_RING_REPLY;
 
 /// Memory for a ring's counters, as a device's own.
@@ -88,4 +90,35 @@ fn inline_data_comes_out_as_it_went_in() {
     let data = Descriptor::new(words, 0).inline();
     assert_eq!(data[..8], std::array::from_fn::<u8, 8, _>(|i| 16 + i as u8));
     assert_eq!(data[8..], std::array::from_fn::<u8, 24, _>(|i| 24 + i as u8));
+}
+
+#[test]
+fn a_ring_that_stays_full_is_told_at_its_time_and_then_twice_as_late() {
+    let device = counters();
+    // SAFETY: dropped before `device`.
+    let mut ring = unsafe { DeviceRing::new(None, device.as_ptr() as usize, 4) }.unwrap();
+    let model = Counters::new(4);
+    let mut out = Vec::new();
+    // Not only in its first lap.
+    for lap in 0..3 {
+        for posted in 0..4 {
+            assert!(!ring.is_full(), "{posted} in lap {lap}");
+            let producer = Producer { ring: ring.view(), counters: &model, tickets: Tickets::Swap };
+            producer.post([Op::Signal as u64, 0, 0, 0, 0, 0, 0], false, || {});
+        }
+        assert!(ring.is_full());
+        if lap < 2 {
+            assert_eq!(ring.take(&mut out, 1), 1);
+            assert!(!ring.is_full());
+            assert_eq!(ring.take(&mut out, 9), 3);
+        }
+    }
+    let first = Duration::from_millis(40);
+    let mut posts = Posts::new(ring, 0, 0);
+    assert_eq!(posts.full_for(None), None);
+    let mut told = Vec::new();
+    while told.len() < 3 {
+        told.extend(posts.full_for(Some(first)));
+    }
+    assert!(told[0] >= first && told[1] >= told[0] * 2 && told[2] >= told[1] * 2, "{told:?}");
 }
