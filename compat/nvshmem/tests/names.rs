@@ -11,6 +11,7 @@ use std::time::Instant;
 use rushmem_nvshmem::table::{Caller, Function, Table, TEXT};
 use rushmem_nvshmem::PREFIX;
 
+mod bitcode;
 #[path = "common/nvcc.rs"]
 mod nvcc;
 
@@ -370,7 +371,7 @@ fn an_installation_is_found_by_cmake() {
     let prefix = dir.path().join("prefix");
     let built = Path::new(PREFIX).parent().expect("cargo's layout");
     let mut install = Command::new(here().join("../../scripts/install-nvshmem"));
-    install.arg("--from").arg(built).arg(&prefix).env("NVCC", "none");
+    install.arg("--from").arg(built).arg(&prefix).env("NVCC", "none").env("CLANG", "none");
     let out = install.output().expect("a script of ours runs");
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
     let project = "cmake_minimum_required(VERSION 3.18)\nproject(user C)\nfind_package(NVSHMEM 3 REQUIRED)\n\
