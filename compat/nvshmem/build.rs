@@ -31,6 +31,7 @@ fn main() {
     write(&include.join("rushmem_nvshmem/device.h"), &header::device(&table));
     write(&prefix.join("tests/sets.h"), &table.lists());
     write(&prefix.join("calls/names.h"), &source::calls(&table));
+    write(&prefix.join("bitcode/functions.h"), &header::bitcode(&table));
     let device = client.here.join("../../device/include");
     let options = ["-DRUSHMEM_NVSHMEM_LIBRARY".into(), format!("-I{}", device.display())];
     client.library(SONAME, &source::symbols(&table), &options);

@@ -1,6 +1,6 @@
 //! Makes the generated parts of the headers: the host's declarations, and the functions of kernels.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use crate::table::{Caller, Function, Table};
@@ -89,6 +89,55 @@ fn kernel(out: &mut String, f: &Function, qualifier: &str) {
     let result = if f.result == "void" { "" } else { "return " };
     let body = f.body.replace("impl::", "rushmem::nvshmem::");
     writeln!(out, "{qualifier} {} {{ {result}{body}; }}", prototype(f)).expect("a string takes it");
+}
+
+/// The generated functions.h of compat/nvshmem/device/bitcode.cu: the functions of kernels by their names in
+/// C. Those that differ in a type's name, or in a queue that is not used, go on in one, whose code is there
+/// once.
+pub fn bitcode(table: &Table) -> String {
+    let mut out = head("Functions of kernels, as symbols.", "BITCODE");
+    let all = table.all();
+    let kernels: Vec<&Function> = all.iter().filter(|f| f.caller != Caller::Host).collect();
+    let named: BTreeMap<&str, &Function> = kernels.iter().map(|f| (f.name.as_str(), *f)).collect();
+    for f in &kernels {
+        writeln!(out, "extern \"C\" __device__ {};", prototype(f)).expect("a string takes it");
+    }
+    for f in &kernels {
+        let one = same_function(f).and_then(|name| named.get(name.as_str()).copied());
+        let body = one.map_or(f.body.clone(), |one| call_of(one, f));
+        kernel(&mut out, &Function { body, ..(*f).clone() }, "extern \"C\" __device__");
+    }
+    out.push_str("\n#endif\n");
+    out
+}
+
+/// The name of the function that does the same as this one.
+fn same_function(f: &Function) -> Option<String> {
+    if f.arguments.ends_with(", nvshmemx_qp_handle_t") {
+        let grouped = ["_warp", "_block"].iter().any(|scope| f.name.ends_with(scope));
+        return Some(f.name.replacen("nvshmemx_qp_", if grouped { "nvshmemx_" } else { "nvshmem_" }, 1));
+    }
+    let of = f.of.as_ref()?;
+    let one = match of.name.as_str() {
+        "char" | "int8" => "schar",
+        "uint8" => "uchar",
+        "int16" => "short",
+        "uint16" => "ushort",
+        "int32" => "int",
+        "uint32" => "uint",
+        "longlong" | "int64" | "ptrdiff" => "long",
+        "ulonglong" | "uint64" | "size" => "ulong",
+        _ => return None,
+    };
+    Some(f.name.replacen(&format!("_{}_", of.name), &format!("_{one}_"), 1))
+}
+
+/// A call of `one` with the arguments of `f`, which may have one more.
+fn call_of(one: &Function, f: &Function) -> String {
+    let end = |argument: &str| argument.rfind([' ', '*']).map_or(0, |at| at + 1);
+    let pairs = one.arguments.split(", ").zip(f.arguments.split(", "));
+    let cast = |(to, from): (&str, &str)| format!("({}) {}", to[..end(to)].trim(), &from[end(from)..]);
+    format!("{}({})", one.name, pairs.map(cast).collect::<Vec<_>>().join(", "))
 }
 
 fn head(what: &str, guard: &str) -> String {

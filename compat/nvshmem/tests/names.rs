@@ -11,6 +11,12 @@ use std::time::Instant;
 use rushmem_nvshmem::table::{Caller, Function, Table, TEXT};
 use rushmem_nvshmem::PREFIX;
 
+mod bitcode;
+#[path = "common/nvcc.rs"]
+mod nvcc;
+
+use nvcc::{nvcc, quickly, whole};
+
 fn here() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
@@ -100,33 +106,6 @@ int main(void)
 }
 ";
 
-/// An nvcc that is there: nothing is fetched here.
-fn nvcc(test: &str) -> Option<PathBuf> {
-    let wheels = here().join("../../.build/cuda/nvidia/cu13/bin/nvcc");
-    let asked = std::env::var_os("RUSHMEM_NVCC").map(PathBuf::from);
-    let found = asked
-        .into_iter()
-        .chain([wheels, "nvcc".into()])
-        .find(|nvcc| Command::new(nvcc).arg("--version").output().is_ok_and(|out| out.status.success()));
-    if found.is_none() {
-        eprintln!("SKIP {test}: no nvcc (scripts/cuda-toolchain fetches one)");
-    }
-    found
-}
-
-/// Whether everything is asked for, as `make test-all` does.
-fn whole() -> bool {
-    std::env::var_os("RUSHMEM_TEST_ROUNDS").is_some()
-}
-
-/// Compiles as quickly as the compiler can, where it is only to take the source. Compilers before CUDA 12.9
-/// do not know how.
-fn quickly(nvcc: &Path) -> Option<&'static str> {
-    const QUICK: &str = "--Ofast-compile=max";
-    let help = Command::new(nvcc).arg("--help").output().expect("it has run before");
-    (!whole() && String::from_utf8_lossy(&help.stdout).contains("--Ofast-compile")).then_some(QUICK)
-}
-
 fn compile(nvcc: &Path, source: &Path, arguments: &[&str]) {
     let mut run = Command::new("timeout");
     run.arg("1500").arg(nvcc).args(["-std=c++17", "-Werror", "all-warnings"]).arg(source);
@@ -150,24 +129,34 @@ fn programs_of_nvcc_link_both_ways() {
     let out = device.output().expect("a script of ours runs");
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
     // Not quickly: a compiler in a hurry forgets a kernel's bounds in the functions that it calls.
-    let source = here().join("tests/kernels/ring.cu");
+    let mut sources = vec![here().join("tests/kernels/ring.cu")];
+    if whole() {
+        let all = std::fs::read_dir(here().join("examples")).expect("a folder of ours");
+        let all = all.map(|entry| entry.expect("a folder of ours").path());
+        // That of MPI is linked where there is one: by tests/examples.
+        let cuda =
+            |path: &PathBuf| path.extension().is_some_and(|e| e == "cu") && !path.ends_with("by_mpi.cu");
+        sources.extend(all.filter(cuda));
+    }
     let cudart = nvcc.parent().and_then(Path::parent).map(|root| format!("-L{}", root.join("lib").display()));
     let cudart = cudart.unwrap_or_default();
     let prefix = format!("-L{PREFIX}/lib");
-    for (name, ways) in [
+    let ways = [
         ("rdc", vec!["-rdc=true", "-L", lib.as_str(), "-lnvshmem_host", "-lnvshmem_device"]),
         ("one", vec!["-rdc=true", "-L", lib.as_str(), "-lnvshmem"]),
         ("whole", vec!["-lnvshmem_host"]),
-    ] {
+    ];
+    for (source, (name, ways)) in sources.iter().flat_map(|source| ways.iter().map(move |way| (source, way)))
+    {
         let program = format!("{lib}/{name}");
         let mut arguments = vec!["-arch=sm_90", "-o", &program, &prefix, &cudart];
-        arguments.extend(&ways);
+        arguments.extend(ways);
         arguments.extend(["-Xlinker", "--unresolved-symbols=ignore-in-shared-libs"]);
-        compile(&nvcc, &source, &arguments);
+        compile(&nvcc, source, &arguments);
         let symbols = Command::new("nm").args(["-D", &program]).output().expect("nm runs");
         let text = String::from_utf8_lossy(&symbols.stdout).into_owned();
         // In an archive it is the program's own.
-        let known = name == "one" || text.contains("rushmem_nvshmem_attach");
+        let known = *name == "one" || text.contains("rushmem_nvshmem_attach");
         assert!(known, "{name}: its kernels are not made known:\n{text}");
         let elf = Command::new(nvcc.with_file_name("cuobjdump")).args(["-elf", &program]).output();
         if let Ok(elf) = elf {
@@ -382,7 +371,7 @@ fn an_installation_is_found_by_cmake() {
     let prefix = dir.path().join("prefix");
     let built = Path::new(PREFIX).parent().expect("cargo's layout");
     let mut install = Command::new(here().join("../../scripts/install-nvshmem"));
-    install.arg("--from").arg(built).arg(&prefix).env("NVCC", "none");
+    install.arg("--from").arg(built).arg(&prefix).env("NVCC", "none").env("CLANG", "none");
     let out = install.output().expect("a script of ours runs");
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
     let project = "cmake_minimum_required(VERSION 3.18)\nproject(user C)\nfind_package(NVSHMEM 3 REQUIRED)\n\

@@ -4,11 +4,11 @@
 //! RUSHMEM_TEST_ROUNDS=all runs each of them on 1 to 4 PEs.
 
 mod common;
+mod examples;
 
 use std::path::Path;
-use std::process::Command;
 
-use common::{has_network, here, ready, said, Program};
+use common::{each_is_well, has_network, here, mpirun, ready, said, Program};
 use rushmem_nvshmem::PREFIX;
 
 fn numbers_of_pes(usual: &[u32]) -> Vec<u32> {
@@ -291,30 +291,11 @@ fn a_job_of_the_program_is_joined() {
 #[test]
 fn processes_meet_by_mpi() {
     let test = "processes_meet_by_mpi";
-    let plugin = Path::new(PREFIX).with_file_name("librushmem_bootstrap_openmpi.so");
-    let why = if Command::new("mpicc.openmpi").arg("--version").output().is_err() {
-        "no mpicc.openmpi"
-    } else if !plugin.exists() {
-        "no plug-in for Open MPI (make mpi-plugins)"
-    } else {
-        ""
-    };
-    if !why.is_empty() {
-        return eprintln!("SKIP {test}: {why}");
-    }
+    let Some(mut run) = mpirun(test, 3) else { return };
     if !ready(test) {
         return;
     }
     let program = Program::by("mpicc.openmpi", "with_mpi.c");
-    let mut run = Command::new("timeout");
-    run.args(["100", "mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-n", "3"])
-        .arg(program.path());
-    let vader =
-        ["OMPI_MCA_btl", "OMPI_MCA_pml", "OMPI_MCA_plm"].into_iter().zip(["self,vader", "ob1", "isolated"]);
-    run.envs(vader).env("RUSHMEM_DEVICE", "cpu").env("RUSHMEM_MPI_PLUGIN", &plugin);
-    let out = run.stdin(std::process::Stdio::null()).output().expect("coreutils are here");
-    let text = said(&out);
-    for pe in 0..3 {
-        assert!(text.contains(&format!("PE {pe} of 3: all well")), "{}\n{text}", out.status);
-    }
+    let out = run.arg(program.path()).output().expect("coreutils are here");
+    each_is_well(&out, 3, &[]);
 }

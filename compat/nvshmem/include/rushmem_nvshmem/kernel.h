@@ -230,9 +230,7 @@ template <typename H> RUSHMEM_DEVICE H half_of(uint32_t word, const H *target) {
   static_assert(sizeof(H) == 2, "a half");
   const unsigned short bits =
       static_cast<unsigned short>(word >> (reinterpret_cast<uintptr_t>(target) % 4 * 8));
-  H value;
-  memcpy(&value, &bits, sizeof(value));
-  return value;
+  return rushmem::impl::from_bits<H>(bits);
 }
 
 template <typename H> RUSHMEM_DEVICE H half_fetch(const H *target, int pe) {
@@ -241,8 +239,7 @@ template <typename H> RUSHMEM_DEVICE H half_fetch(const H *target, int pe) {
 
 template <typename H> RUSHMEM_DEVICE H half_swap(H *target, H value, int pe) {
   const unsigned shift = static_cast<unsigned>(reinterpret_cast<uintptr_t>(target) % 4 * 8);
-  unsigned short bits;
-  memcpy(&bits, &value, sizeof(bits));
+  const unsigned short bits = rushmem::impl::to_bits(value);
   uint32_t *word = word_around(target), seen = atomic_fetch(word, pe);
   for (;;) {
     const uint32_t wanted = (seen & ~(0xffffu << shift)) | static_cast<uint32_t>(bits) << shift;

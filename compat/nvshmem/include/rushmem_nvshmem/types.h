@@ -27,7 +27,8 @@
 #if __has_include(<cuda_fp16.h>) && __has_include(<cuda_bf16.h>)
 #define RUSHMEM_NVSHMEM_HALVES 1
 #endif
-#elif !defined(RUSHMEM_CPU) && !defined(RUSHMEM_NVSHMEM_LIBRARY) && defined(__has_include)
+#elif !defined(RUSHMEM_CPU) && !defined(RUSHMEM_NVSHMEM_LIBRARY) && !defined(RUSHMEM_NVSHMEM_BITCODE) && \
+    defined(__has_include)
 #if __has_include(<cuda_runtime.h>)
 #include <cuda_runtime.h>
 #define RUSHMEM_NVSHMEM_CUDA 1
@@ -37,7 +38,8 @@
 #endif
 #endif
 /* What NVSHMEM's headers bring along, and programs that nvcc compiles rely on. */
-#if defined(__CUDACC__) && defined(__cplusplus) && !defined(__CUDACC_RTC__) && !defined(RUSHMEM_CPU)
+#if defined(__CUDACC__) && defined(__cplusplus) && !defined(__CUDACC_RTC__) && !defined(RUSHMEM_CPU) && \
+    !defined(RUSHMEM_NVSHMEM_BITCODE)
 #include <cooperative_groups.h>
 #include <cuda.h>
 #include <unistd.h>
@@ -55,7 +57,7 @@
 #ifdef RUSHMEM_NVSHMEM_HALVES
 #include <cuda_fp16.h>
 #include <cuda_bf16.h>
-#elif !defined(RUSHMEM_CPU) && !defined(__CUDACC_RTC__)
+#elif !defined(RUSHMEM_CPU) && !defined(__CUDACC_RTC__) && !defined(RUSHMEM_NVSHMEM_BITCODE)
 /* CUDA's headers have them for C++ alone. */
 typedef struct {
   unsigned short x;
@@ -116,6 +118,7 @@ typedef enum nvshmemi_team_id {
   NVSHMEM_TEAM_MC_SHARED = 6, NVSHMEM_TEAM_MC_SHARED_INDEX = 6,
   NVSHMEM_TEAMS_MIN = 7
 } nvshmem_team_id_t;
+#define nvshmem_sync nvshmem_team_sync
 enum { NVSHMEM_PE_INVALID = -1, NVSHMEMX_PE_ANY = 1 << 15, NVSHMEMX_PE_ALL = 1 << 15 };
 
 typedef uint64_t nvshmemx_team_uniqueid_t;

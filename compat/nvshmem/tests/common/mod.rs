@@ -6,6 +6,8 @@ use std::process::{Command, Output, Stdio};
 
 use rushmem_nvshmem::PREFIX;
 
+pub(crate) mod nvcc;
+
 /// A compiled program, in a folder that goes with it.
 pub(crate) struct Program {
     dir: tempfile::TempDir,
@@ -43,6 +45,30 @@ pub(crate) fn has_network(test: &str) -> bool {
     found
 }
 
+/// Open MPI's launcher for `pes` processes of a host, where this machine has it and our plug-in for it; said
+/// aloud where not.
+pub(crate) fn mpirun(test: &str, pes: u32) -> Option<Command> {
+    let plugin = Path::new(PREFIX).with_file_name("librushmem_bootstrap_openmpi.so");
+    let why = if Command::new("mpicc.openmpi").arg("--version").output().is_err() {
+        "no mpicc.openmpi"
+    } else if !plugin.exists() {
+        "no plug-in for Open MPI (make mpi-plugins)"
+    } else {
+        ""
+    };
+    if !why.is_empty() {
+        eprintln!("SKIP {test}: {why}");
+        return None;
+    }
+    let mut run = Command::new("timeout");
+    let pes = pes.to_string();
+    run.args(["100", "mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-n", &pes]);
+    let vader =
+        ["OMPI_MCA_btl", "OMPI_MCA_pml", "OMPI_MCA_plm"].into_iter().zip(["self,vader", "ob1", "isolated"]);
+    run.envs(vader).env("RUSHMEM_DEVICE", "cpu").env("RUSHMEM_MPI_PLUGIN", &plugin).stdin(Stdio::null());
+    Some(run)
+}
+
 impl Program {
     /// Compiles `source` of tests/c with warnings as errors.
     pub(crate) fn new(source: &str) -> Program {
@@ -62,6 +88,11 @@ impl Program {
         cc.args(["-L", &lib, "-lnvshmem_host", "-lrushmem_host", &format!("-Wl,-rpath,{lib}")]);
         let out = cc.output().expect("cc runs");
         assert!(out.status.success(), "{cc:?}\n{}", String::from_utf8_lossy(&out.stderr));
+        Program { dir, path }
+    }
+
+    /// One that a test has compiled, in that folder.
+    pub(crate) fn at(dir: tempfile::TempDir, path: PathBuf) -> Program {
         Program { dir, path }
     }
 
@@ -105,12 +136,16 @@ impl Program {
 
     /// Every PE is to say that all is well.
     pub(crate) fn all_well(&self, pes: u32, settings: &[(&str, &str)], arguments: &[&str]) {
-        let out = self.run(pes, settings, arguments);
-        let text = said(&out);
-        assert!(out.status.success(), "{pes} PEs, {settings:?}: {}\n{text}", out.status);
-        for pe in 0..pes {
-            assert!(text.contains(&format!("PE {pe} of {pes}: all well")), "PE {pe} of {pes}:\n{text}");
-        }
+        each_is_well(&self.run(pes, settings, arguments), pes, settings);
+    }
+}
+
+/// Whether each PE of a run has said that all is well.
+pub(crate) fn each_is_well(out: &Output, pes: u32, settings: &[(&str, &str)]) {
+    let text = said(out);
+    assert!(out.status.success(), "{pes} PEs, {settings:?}: {}\n{text}", out.status);
+    for pe in 0..pes {
+        assert!(text.contains(&format!("PE {pe} of {pes}: all well")), "PE {pe} of {pes}:\n{text}");
     }
 }
 
