@@ -168,9 +168,14 @@ impl Dtype {
         Some(found)
     }
 
-    /// Whether elements of `other` may be these: where numpy has no such type, its bits come as another's.
+    /// Whether elements of `other` may be these: where numpy has no such type, its bits come as integers.
     pub(crate) fn takes(self, other: Dtype) -> bool {
-        self == other || self.0.format.is_none()
+        let are_bits = matches!(other.0.dlpack, INT | UINT) && self.0.bytes == other.0.bytes;
+        self == other || (self.0.format.is_none() && are_bits)
+    }
+
+    pub(crate) fn is_complex(self) -> bool {
+        self.0.dlpack == COMPLEX
     }
 
     /// A value's bits, in the low bytes.
