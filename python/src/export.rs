@@ -156,6 +156,10 @@ impl Array {
         if copy == Some(true) {
             return Err(PyBufferError::new_err("the array shares its memory and is not copied"));
         }
+        // torch ends the process at such strides (`torch.from_dlpack(numpy_array[::-1])`, 2.11).
+        if a.len() > 0 && a.shape.iter().zip(&a.strides).any(|(n, stride)| *n > 1 && *stride < 0) {
+            return Err(PyBufferError::new_err("the array runs backwards, which DLPack's users do not take"));
+        }
         // Who frees the array later must not free it under this stream's work.
         if let Some(stream) = stream {
             if let Some(handle) = stream::dlpack_handle(stream) {
@@ -172,7 +176,7 @@ impl Array {
             byte_offset: 0,
         };
         let shape = a.shape.iter().map(|n| *n as i64).collect();
-        let strides = a.strides.iter().map(|stride| *stride as i64).collect();
+        let strides = a.strides.iter().map(|stride| (*stride).max(1) as i64).collect();
         let is_versioned = max_version.is_some_and(|(major, _)| major >= 1);
         let memory = Arc::clone(&a.memory);
         if is_versioned {

@@ -230,6 +230,7 @@ def mistakes(world):
         (BufferError, "negated view: call resolve_neg", lambda: rt.put(x, (complex_ * 1j).conj().imag, 0)),
         (rushmem.InvalidArgument, "conjugate or negated", lambda: rt.put(z.conj(), complex_, 0)),
         (BufferError, "repeats them", lambda: rt.put(x, torch.ones(1).expand(4), 0)),
+        (BufferError, "runs backwards", lambda: torch.from_dlpack(rt.array(x)[::-1])),
         (BufferError, "make it contiguous", lambda: rt.put(x, torch.ones(4).to_sparse(), 0)),
         (rushmem.InvalidArgument, "gaps", lambda: rt.all_reduce(torch.ones(4, 4)[:, 1])),
         (rushmem.InvalidArgument, "gaps", lambda: rt.array(rt.empty(4, 4)[:, :2])),
