@@ -103,7 +103,9 @@ def install():
     torch.cuda = types.SimpleNamespace(
         is_available=lambda: False, current_device=lambda: 0, current_stream=current_stream, synchronize=lambda device=None: None
     )
-    torch.autograd = types.SimpleNamespace(graph=types.SimpleNamespace(increment_version=increment_version))
+    torch.autograd = types.SimpleNamespace(
+        graph=types.SimpleNamespace(increment_version=increment_version), profiler=types.SimpleNamespace(_is_profiler_enabled=True)
+    )
     torch.futures = types.SimpleNamespace(Future=Future)
     torch.profiler = types.SimpleNamespace(record_function=record_function)
     torch.distributed = types.ModuleType("torch.distributed")
