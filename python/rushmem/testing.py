@@ -16,6 +16,7 @@ from __future__ import annotations
 import dataclasses
 import multiprocessing
 import os
+import sys
 import threading
 import time
 import traceback
@@ -62,14 +63,16 @@ def run(
     if threads:
         return _threads(n, f, args, timeout, name, options)
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["rushmem.testing", "numpy"])
+    # What takes seconds to import is imported once; torch where the tests use it.
+    context.set_forkserver_preload(["rushmem.testing", "numpy", *(["torch"] if "torch" in sys.modules else [])])
     variables = {k: v for k, v in os.environ.items() if not k.startswith(_LAUNCHERS)}
     # Of a forkserver's children the runtime must see PEs of this job alone.
     variables.update(env or {})
     processes, pipes = [], []
     for pe in range(n):
         ours, theirs = context.Pipe(duplex=False)
-        process = context.Process(target=_process, args=(theirs, name, pe, n, f, args, variables, options), daemon=True)
+        # Not daemonic, which may have no children (torch's DataLoader): `finally` below ends it.
+        process = context.Process(target=_process, args=(theirs, name, pe, n, f, args, variables, options))
         process.start()
         theirs.close()
         processes.append(process)

@@ -28,7 +28,7 @@ from rushmem._profile import range_of
 
 __all__ = [
     "Work", "all_gather", "all_gather_into_tensor", "all_reduce", "all_to_all_single", "array", "barrier", "broadcast",
-    "empty", "fence", "finalize", "get", "init", "p", "peer", "pool", "put", "put_signal", "quiet", "reduce_scatter",
+    "ddp_hook", "empty", "fence", "finalize", "get", "init", "p", "peer", "pool", "put", "put_signal", "quiet", "reduce_scatter",
     "reduce_scatter_tensor", "signal_op", "signal_wait_until", "stream", "team", "use", "wait_until", "world",
 ]
 
@@ -45,6 +45,8 @@ def init(group: Any = None, **options: Any) -> World:
         options["device"] = f"cuda:{torch.cuda.current_device()}"
     if dist.is_available() and dist.is_initialized():
         rank, n_pes = dist.get_rank(group), dist.get_world_size(group)
+        if rank < 0:
+            raise rushmem.InvalidArgument("this process is no member of the group")
         made = [rushmem.uid() if rank == 0 else None]
         dist.broadcast_object_list(made, src=dist.get_global_rank(group, 0) if group else 0, group=group)
         joined = rushmem.init(uid=made[0], rank=rank, n_pes=n_pes, **options)
@@ -121,7 +123,9 @@ def array(tensor: torch.Tensor | Array) -> Array:
     distance between its elements: for put, get, signals and kernels."""
     if isinstance(tensor, Array):
         return tensor
-    if tensor.is_contiguous():
+    if tensor.is_conj() or tensor.is_neg():
+        raise rushmem.InvalidArgument("the tensor is a conjugate or negated view, whose memory has other values than it")
+    if tensor.is_contiguous() or not tensor.numel():
         return world().array_at(tensor.data_ptr(), tuple(tensor.shape), tensor.dtype)
     wide = [(n, stride) for n, stride in zip(tensor.shape, tensor.stride()) if n > 1]
     if len(wide) != 1 or wide[0][1] < 1:
@@ -149,7 +153,7 @@ def get(dst: torch.Tensor | Array, src: torch.Tensor | Array, pe: int) -> torch.
     """`src`, a symmetric tensor, of PE `pe` to `dst`, any tensor of the device with as many elements."""
     with range_of(torch, "get"):
         array(src).get(pe, dst, stream=stream())
-    return dst
+    return _written(dst)
 
 
 def p(dst: torch.Tensor | Array, value: Any, pe: int) -> None:
@@ -223,7 +227,15 @@ class Work:
         return self._event is None or bool(self._event.query())
 
 
+def _written(tensor: Any) -> Any:
+    """Tells autograd that a tensor has other values: a backward pass that needs the old ones is an error."""
+    if isinstance(tensor, torch.Tensor):
+        torch.autograd.graph.increment_version(tensor)
+    return tensor
+
+
 def _done(result: Any, async_op: bool) -> Any:
+    _written(result)
     return Work() if async_op else result
 
 
@@ -238,14 +250,19 @@ def _team_of(group: Team | None) -> Team:
     )
 
 
+def _name(op: Any) -> str:
+    """Of a word, of `ReduceOp.SUM`, and of a `ReduceOp` object, which has its operator as `op`."""
+    return str(getattr(op, "op", op)).rsplit(".", 1)[-1]
+
+
 def _op(op: Any) -> str:
-    """An operator by torch's name or ours; AVG is a sum that `_mean` divides."""
-    name = str(op).rsplit(".", 1)[-1]
+    """An operator by torch's name or ours; AVG is a sum that is divided."""
+    name = _name(op)
     return "sum" if name in _AVERAGE else _OPS.get(name, name)
 
 
 def _is_mean(op: Any, *tensors: torch.Tensor) -> bool:
-    is_mean = str(op).rsplit(".", 1)[-1] in _AVERAGE
+    is_mean = _name(op) in _AVERAGE
     if is_mean and not all(tensor.is_floating_point() or tensor.is_complex() for tensor in tensors):
         raise rushmem.InvalidArgument("averages are of floating-point numbers")
     return is_mean
@@ -261,6 +278,19 @@ def all_reduce(
         if is_mean:
             tensor.div_(len(team))
     return _done(tensor, async_op)
+
+
+def ddp_hook(group: Team | None, bucket: Any) -> Any:
+    """Averages the gradients of DistributedDataParallel: `model.register_comm_hook(None, rt.ddp_hook)`, or a
+    team in place of None."""
+    buffer = all_reduce(bucket.buffer(), "avg", group)
+    done: Any = torch.futures.Future(devices=[buffer.device] if buffer.is_cuda else None)
+    done.set_result(buffer)
+    return done
+
+
+# DDP compares annotations of hooks with types, and these would be text.
+ddp_hook.__annotations__.clear()
 
 
 def all_gather_into_tensor(
@@ -294,10 +324,16 @@ def reduce_scatter_tensor(
     return _done(output, async_op)
 
 
+def _rows(tensor: torch.Tensor) -> int:
+    if not tensor.ndim:
+        raise rushmem.InvalidArgument("a tensor without dimensions has no rows to cut it into")
+    return int(tensor.shape[0])
+
+
 def reduce_scatter(tensor: torch.Tensor, op: Any = "sum", group: Team | None = None, *, slot_set: int = 0) -> torch.Tensor:
     """This member's block of all members' `tensor` combined, as a new tensor. The first dimension is cut."""
     members = len(_team_of(group))
-    if tensor.shape[0] % members:
+    if _rows(tensor) % members:
         raise rushmem.InvalidArgument(f"{tensor.shape[0]} rows are no equal parts for {members} members")
     shape = (tensor.shape[0] // members, *tensor.shape[1:])
     output = torch.empty(shape, dtype=tensor.dtype, device=tensor.device)
@@ -307,7 +343,7 @@ def reduce_scatter(tensor: torch.Tensor, op: Any = "sum", group: Team | None = N
 
 def _parts(tensor: torch.Tensor, sizes: Sequence[int] | None, members: int, name: str) -> list[int]:
     """Rows of `tensor` for each member: as said, or equal."""
-    rows = tensor.shape[0]
+    rows = _rows(tensor)
     parts = list(sizes) if sizes else [rows // members] * members
     if len(parts) != members or min(parts) < 0 or sum(parts) != rows:
         said = list(sizes) if sizes else "not given"

@@ -113,8 +113,22 @@ impl Dtype {
         Dtype(ROWS.iter().find(|row| row.name == name).expect("a row of the table"))
     }
 
-    /// Its name, `numpy.float32`, `numpy.dtype`, `torch.float32`, `float` or `int`.
+    /// Its name, `numpy.float32`, `numpy.dtype`, `torch.float32`, `float` or `int`; looked up once for each.
     pub(crate) fn of(object: &Bound<'_, PyAny>) -> PyResult<Dtype> {
+        static KNOWN: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
+        let py = object.py();
+        let known = KNOWN.get_or_init(py, || PyDict::new(py).unbind()).bind(py);
+        if let Ok(Some(row)) = known.get_item(object) {
+            return row.extract::<usize>().map(|row| Dtype(&ROWS[row]));
+        }
+        let found = Dtype::by_name(object)?;
+        let row = ROWS.iter().position(|row| row.name == found.0.name);
+        // What cannot be a key is looked up each time.
+        let _ = known.set_item(object, row);
+        Ok(found)
+    }
+
+    fn by_name(object: &Bound<'_, PyAny>) -> PyResult<Dtype> {
         let name = if let Ok(name) = object.extract::<String>() {
             name
         } else if let Ok(name) = object.getattr("name").and_then(|name| name.extract::<String>()) {
@@ -152,25 +166,20 @@ impl Dtype {
         ROWS.iter().find(|row| row.dlpack == kind && row.bytes == bytes).map(Dtype)
     }
 
-    /// Of an object that says it, by its `dtype`; looked up once for each such type.
+    /// Of an object that says it, by its `dtype`.
     pub(crate) fn of_object(object: &Bound<'_, PyAny>) -> Option<Dtype> {
-        static KNOWN: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
-        let py = object.py();
-        let dtype = object.getattr_opt(pyo3::intern!(py, "dtype")).ok()??;
-        let known = KNOWN.get_or_init(py, || PyDict::new(py).unbind()).bind(py);
-        if let Ok(Some(row)) = known.get_item(&dtype) {
-            return row.extract::<usize>().ok().and_then(|row| ROWS.get(row)).map(Dtype);
-        }
-        let found = Dtype::of(&dtype).ok()?;
-        let row = ROWS.iter().position(|row| row.name == found.0.name)?;
-        // What cannot be a key is looked up each time.
-        let _ = known.set_item(&dtype, row);
-        Some(found)
+        let dtype = object.getattr_opt(pyo3::intern!(object.py(), "dtype")).ok()??;
+        Dtype::of(&dtype).ok()
     }
 
-    /// Whether elements of `other` may be these: where numpy has no such type, its bits come as another's.
+    /// Whether elements of `other` may be these: where numpy has no such type, its bits come as integers.
     pub(crate) fn takes(self, other: Dtype) -> bool {
-        self == other || self.0.format.is_none()
+        let are_bits = matches!(other.0.dlpack, INT | UINT) && self.0.bytes == other.0.bytes;
+        self == other || (self.0.format.is_none() && are_bits)
+    }
+
+    pub(crate) fn is_complex(self) -> bool {
+        self.0.dlpack == COMPLEX
     }
 
     /// A value's bits, in the low bytes.

@@ -1,6 +1,7 @@
 //! What other libraries see of an array, without a copy: the buffer protocol and `__array_interface__` in
 //! host memory, `__cuda_array_interface__` (version 3) in GPU memory, DLPack (1.1) in either. Each holds the
-//! memory: it stays mapped while anybody sees it, past the world's end.
+//! memory: it stays mapped while anybody sees it, past the world's end. Registered memory is its owner's, who
+//! is held.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr::null_mut;
@@ -28,6 +29,18 @@ impl Array {
         self.strides.iter().map(|stride| stride * self.dtype.bytes() as isize).collect()
     }
 
+    /// Where others see the first element: of registered memory where its owner has it, as that address
+    /// outlives the world.
+    fn shown_at(&self) -> PyResult<usize> {
+        match (&self.memory.own, self.peer) {
+            (None, _) => Ok(self.at),
+            (Some(own), None) => Ok(own.at + (self.at - self.memory.at)),
+            (Some(_), Some(pe)) => Err(PyBufferError::new_err(format!(
+                "PE {pe} can make its registered memory private again, and so it is not shown; array.get({pe}) copies"
+            ))),
+        }
+    }
+
     fn interface<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         self.check_there(py)?;
         let Some(typestr) = self.dtype.typestr() else {
@@ -37,7 +50,7 @@ impl Array {
         about.set_item("version", 3)?;
         about.set_item("shape", PyTuple::new(py, self.shape.iter())?)?;
         about.set_item("typestr", typestr)?;
-        about.set_item("data", (if self.len() == 0 { 0 } else { self.at }, false))?;
+        about.set_item("data", (if self.len() == 0 { 0 } else { self.shown_at()? }, false))?;
         let strides = if self.is_dense() { None } else { Some(PyTuple::new(py, self.byte_strides())?) };
         about.set_item("strides", strides)?;
         Ok(about)
@@ -81,6 +94,7 @@ impl Array {
         if !wants(ffi::PyBUF_STRIDES) && !a.is_dense() {
             return Err(PyBufferError::new_err("the array has gaps, which this buffer cannot say"));
         }
+        let at = a.shown_at()?;
         let exported = Box::into_raw(Box::new(Exported {
             _memory: Arc::clone(&a.memory),
             shape: a.shape.iter().map(|n| *n as isize).collect(),
@@ -89,7 +103,7 @@ impl Array {
         // SAFETY: the caller's view, and a box that lives until __releasebuffer__.
         unsafe {
             let (exported, view) = (&mut *exported, &mut *view);
-            view.buf = a.at as *mut c_void;
+            view.buf = at as *mut c_void;
             view.len = a.bytes() as isize;
             view.readonly = 0;
             view.itemsize = a.dtype.bytes() as isize;
@@ -142,6 +156,10 @@ impl Array {
         if copy == Some(true) {
             return Err(PyBufferError::new_err("the array shares its memory and is not copied"));
         }
+        // torch ends the process at such strides (`torch.from_dlpack(numpy_array[::-1])`, 2.11).
+        if a.len() > 0 && a.shape.iter().zip(&a.strides).any(|(n, stride)| *n > 1 && *stride < 0) {
+            return Err(PyBufferError::new_err("the array runs backwards, which DLPack's users do not take"));
+        }
         // Who frees the array later must not free it under this stream's work.
         if let Some(stream) = stream {
             if let Some(handle) = stream::dlpack_handle(stream) {
@@ -149,7 +167,7 @@ impl Array {
             }
         }
         let tensor = Tensor {
-            data: if a.len() == 0 { null_mut() } else { a.at as *mut c_void },
+            data: if a.len() == 0 { null_mut() } else { a.shown_at()? as *mut c_void },
             device: [device.0, device.1],
             ndim: a.shape.len() as i32,
             dtype: Type { code: a.dtype.dlpack().0, bits: a.dtype.dlpack().1, lanes: 1 },
@@ -158,7 +176,7 @@ impl Array {
             byte_offset: 0,
         };
         let shape = a.shape.iter().map(|n| *n as i64).collect();
-        let strides = a.strides.iter().map(|stride| *stride as i64).collect();
+        let strides = a.strides.iter().map(|stride| (*stride).max(1) as i64).collect();
         let is_versioned = max_version.is_some_and(|(major, _)| major >= 1);
         let memory = Arc::clone(&a.memory);
         if is_versioned {

@@ -9,6 +9,7 @@
 //! A bit is set only once the streams have passed what they were given for that array (an event on each), so
 //! that no kernel meets the memory's next owner. Nobody waits for that: the allocation waits.
 
+use std::any::Any;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -28,6 +29,15 @@ pub(crate) struct Allocation {
     pub(crate) is_freed: AtomicBool,
     /// A library may have taken its address without this package's knowing for how long.
     pub(crate) is_shown: AtomicBool,
+    /// Of registered memory.
+    pub(crate) own: Option<Own>,
+}
+
+/// Registered memory where its owner has it: it stays there when `Allocation::at`, by which PEs reach it,
+/// ends with the registration or the world.
+pub(crate) struct Own {
+    pub(crate) at: usize,
+    pub(crate) _holder: Arc<dyn Any + Send + Sync>,
 }
 
 impl Drop for Allocation {
@@ -36,8 +46,8 @@ impl Drop for Allocation {
     }
 }
 
-/// Symmetric memory that is not of the heap: nothing here frees it.
-pub(crate) fn unlisted(core: &Arc<Core>, at: usize, bytes: usize) -> Arc<Allocation> {
+/// Symmetric memory that nothing here frees; `own` where it is not of the heap.
+pub(crate) fn unlisted(core: &Arc<Core>, at: usize, bytes: usize, own: Option<Own>) -> Arc<Allocation> {
     Arc::new(Allocation {
         core: Arc::clone(core),
         at,
@@ -45,6 +55,7 @@ pub(crate) fn unlisted(core: &Arc<Core>, at: usize, bytes: usize) -> Arc<Allocat
         uses: Arc::default(),
         is_freed: AtomicBool::new(false),
         is_shown: AtomicBool::new(false),
+        own,
     })
 }
 
@@ -55,7 +66,7 @@ pub(crate) fn allocate(core: &Arc<Core>, bytes: usize) -> Result<Arc<Allocation>
     // SAFETY: a live handle, and a place for the answer.
     Failure::check(core.table, unsafe { (core.table.alloc)(core.raw(), bytes, 256, &mut at) })?;
     let at = at as usize;
-    let allocation = unlisted(core, at, bytes);
+    let allocation = unlisted(core, at, bytes, None);
     // No bytes, no memory: nothing to free, on any PE.
     if bytes > 0 {
         let uses = Arc::clone(&allocation.uses);

@@ -4,6 +4,7 @@
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::prelude::*;
+use pyo3::types::PyString;
 
 use crate::array::Array;
 use crate::dtype::Dtype;
@@ -18,7 +19,7 @@ pub(crate) struct Operand {
     pub(crate) elem: usize,
     /// From element to element, in elements; 1 or more.
     pub(crate) stride: isize,
-    /// Where it is known. Bytes, and what is as many bytes of another size, stand for anything.
+    /// Where it is known. Bytes stand for anything.
     pub(crate) dtype: Option<Dtype>,
     /// Keeps the memory for as long as the operand lives.
     pub(crate) held: Held,
@@ -111,8 +112,14 @@ impl Operand {
         let n = object.call_method0(pyo3::intern!(py, "numel"))?.extract()?;
         let elem = object.call_method0(pyo3::intern!(py, "element_size"))?.extract()?;
         let is_host = !object.getattr(pyo3::intern!(py, "is_cuda"))?.is_truthy()?;
+        let dtype = Dtype::of_object(object);
+        if at == 0 && n > 0 {
+            let text = format!("{what} is a tensor without memory, as of the device \"meta\"");
+            return Err(PyTypeError::new_err(text));
+        }
+        check_resolved(object, what, dtype)?;
         let held = Held::Object(object.clone().unbind(), is_host);
-        Ok(Some(Operand { at, n, elem, stride, dtype: Dtype::of_object(object), held }))
+        Ok(Some(Operand { at, n, elem, stride, dtype, held }))
     }
 
     fn of_cuda(object: &Bound<'_, PyAny>, what: &str, use_: For) -> PyResult<Option<Operand>> {
@@ -189,8 +196,24 @@ fn even(shape: &[usize], strides: &[isize], unit: usize) -> Option<isize> {
     }
 }
 
+/// Refuses torch's views whose memory has other values than they: negated ones and conjugates.
+fn check_resolved(object: &Bound<'_, PyAny>, what: &str, dtype: Option<Dtype>) -> PyResult<()> {
+    let py = object.py();
+    let is = |name: &Bound<'_, PyString>| match object.getattr_opt(name)? {
+        Some(f) => f.call0()?.is_truthy(),
+        None => Ok(false),
+    };
+    if is(pyo3::intern!(py, "is_neg"))? {
+        return Err(PyBufferError::new_err(format!("{what} is a negated view: call resolve_neg()")));
+    }
+    if dtype.is_none_or(Dtype::is_complex) && is(pyo3::intern!(py, "is_conj"))? {
+        return Err(PyBufferError::new_err(format!("{what} is a conjugate view: call resolve_conj()")));
+    }
+    Ok(())
+}
+
 fn gaps(what: &str) -> PyErr {
     PyBufferError::new_err(format!(
-        "{what} has gaps between its elements in more than one dimension; make it contiguous"
+        "{what} has gaps between its elements in more than one dimension, or repeats them; make it contiguous"
     ))
 }

@@ -5,6 +5,7 @@ use pyo3::prelude::*;
 use rushmem_abi::c::*;
 
 use crate::array::Array;
+use crate::dtype::Dtype;
 use crate::error::{self, Failure};
 use crate::operand::{For, Operand};
 use crate::stream;
@@ -30,7 +31,10 @@ pub(crate) fn check_sides(py: Python<'_>, a: &Array, other: &Operand, what: &str
         );
         return Err(error::invalid(py, &text));
     }
-    if let Some(dtype) = other.dtype.filter(|dtype| other.elem == elem && !a.dtype.takes(*dtype)) {
+    // Bytes stand for anything, on either side.
+    let is_byte = |dtype: Dtype| dtype.name() == "uint8";
+    let are_bytes = |dtype: Dtype| other.elem != elem && (is_byte(dtype) || is_byte(a.dtype));
+    if let Some(dtype) = other.dtype.filter(|dtype| !are_bytes(*dtype) && !a.dtype.takes(*dtype)) {
         let text = format!("{what} is of type {}, the symmetric array of {}", dtype.name(), a.dtype.name());
         return Err(error::invalid(py, &text));
     }

@@ -119,7 +119,11 @@ impl World {
         let (shape, dtype) = (shape_of(shape)?, Dtype::of(dtype)?);
         let bytes = elements(py, &shape, dtype.bytes())? * dtype.bytes();
         let core = &self.core;
-        let found = core.run(py, || Ok(ledger::find(core, address)))?;
+        let found = match bytes {
+            // No bytes lie anywhere: of an empty part of a tensor torch gives no address.
+            0 => core.run(py, || Ok(Some(ledger::unlisted(core, address, 0, None))))?,
+            _ => core.run(py, || Ok(ledger::find(core, address)))?,
+        };
         let Some(memory) = found.filter(|memory| bytes <= memory.at + memory.bytes - address) else {
             let text = format!("{bytes} bytes at {address:#x} lie in no symmetric array of this world");
             return Err(error::of(py, RUSHMEM_ERR_BAD_ADDRESS, &text));
@@ -156,8 +160,10 @@ impl World {
             })?;
             Ok(alias as usize)
         })?;
-        core.keep.hold_registered(alias, Box::new(operand));
-        let memory = ledger::unlisted(core, alias, bytes);
+        let holder = Arc::new(operand);
+        core.keep.hold_registered(alias, Box::new(Arc::clone(&holder)));
+        let own = ledger::Own { at, _holder: holder };
+        let memory = ledger::unlisted(core, alias, bytes, Some(own));
         Ok(self.array(memory, [bytes].into(), Dtype::of_name("uint8")))
     }
 

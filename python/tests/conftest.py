@@ -1,6 +1,11 @@
-"""Tests of the package: on the CPU device unless RUSHMEM_DEVICE says otherwise; PEs are processes."""
+"""Tests of the package: on the CPU device unless RUSHMEM_DEVICE says otherwise; PEs are processes. What a run
+has passed goes to the file RUSHMEM_TEST_RECORD, where that is set: scripts/test-triton and test-torch."""
 
+import datetime
+import importlib.metadata
+import json
 import os
+import platform
 
 import numpy
 import pytest
@@ -26,3 +31,34 @@ def rng(request):
 def world():
     with rushmem.init() as world:
         yield world
+
+
+_reports = []
+
+
+def pytest_runtest_logreport(report):
+    if report.when == "call" or report.outcome != "passed":
+        _reports.append(report)
+
+
+def pytest_sessionfinish():
+    path = os.environ.get("RUSHMEM_TEST_RECORD")
+    if not path:
+        return
+    versions = {"python": platform.python_version()}
+    for name in ("rushmem", "numpy", "torch", "triton"):
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            pass
+    tests = {}
+    for report in _reports:
+        # A skipped test's text is the last of place, line and reason.
+        tests[report.nodeid] = {"outcome": report.outcome, **({"why": report.longrepr[2]} if report.skipped else {})}
+        tests[report.nodeid].update(report.user_properties)
+    record = {
+        "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(), "commit": os.environ.get("RUSHMEM_TEST_COMMIT", ""),
+        "device": os.environ["RUSHMEM_DEVICE"], "versions": versions, "tests": dict(sorted(tests.items())),
+    }
+    with open(path, "w") as file:
+        file.write(json.dumps(record, indent=1) + "\n")

@@ -17,6 +17,8 @@ current, asked = {}, []
 class Tensor(HostTensor):
     ndim = property(lambda self: self.data.ndim)
     device = "cpu"
+    # How often autograd has heard of new values.
+    version = 0
 
     def is_floating_point(self):
         return self.data.dtype.kind == "f"
@@ -67,10 +69,22 @@ class Stream:
         self.waits.append(event)
 
 
+class Future:
+    def __init__(self, devices=None):
+        assert devices is None
+
+    def set_result(self, result):
+        self.value = lambda: result
+
+
 @contextmanager
 def record_function(name):
     ranges.append(name)
     yield
+
+
+def increment_version(tensor):
+    tensor.version += 1
 
 
 def current_stream(device=None):
@@ -89,6 +103,10 @@ def install():
     torch.cuda = types.SimpleNamespace(
         is_available=lambda: False, current_device=lambda: 0, current_stream=current_stream, synchronize=lambda device=None: None
     )
+    torch.autograd = types.SimpleNamespace(
+        graph=types.SimpleNamespace(increment_version=increment_version), profiler=types.SimpleNamespace(_is_profiler_enabled=True)
+    )
+    torch.futures = types.SimpleNamespace(Future=Future)
     torch.profiler = types.SimpleNamespace(record_function=record_function)
     torch.distributed = types.ModuleType("torch.distributed")
     torch.distributed.is_available = lambda: False

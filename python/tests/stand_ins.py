@@ -19,6 +19,14 @@ class CudaTensor:
     """A tensor as torch has it, which says that it is a GPU's."""
 
     is_cuda = True
+    # Views whose memory has other values.
+    conjugate = negated = False
+
+    def is_conj(self):
+        return self.conjugate
+
+    def is_neg(self):
+        return self.negated
 
     def __init__(self, data):
         self.data = data

@@ -45,7 +45,12 @@ def test_slices_are_numpys(world, rng):
     ]:
         part = a[index]
         numpy.testing.assert_array_equal(numpy.asarray(part), n[index], err_msg=str(index))
-        numpy.testing.assert_array_equal(numpy.from_dlpack(part), n[index], err_msg=str(index))
+        if part.size and any(stride < 0 and length > 1 for stride, length in zip(part.strides, part.shape)):
+            # torch ends the process at such a one.
+            with pytest.raises(BufferError, match="runs backwards"):
+                numpy.from_dlpack(part)
+        else:
+            numpy.testing.assert_array_equal(numpy.from_dlpack(part), n[index], err_msg=str(index))
         assert part.strides == n[index].strides or n[index].size <= 1
     for wrong, error in [(4, IndexError), ((0, 0, 0, 0), IndexError), ("x", TypeError), ((..., ...), IndexError)]:
         with pytest.raises(error):

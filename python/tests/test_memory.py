@@ -1,6 +1,7 @@
 """When memory is given back: the garbage collectors of PEs do not run in step."""
 
 import gc
+import mmap
 import os
 import threading
 import time
@@ -173,8 +174,6 @@ def registers(world, seed):
     if ON_GPU:
         return True
     own = numpy.random.default_rng([seed, world.my_pe])
-    import mmap
-
     pages = mmap.mmap(-1, 4 * mmap.PAGESIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     mine = numpy.frombuffer(pages, "int64")
     data = own.integers(0, 1 << 60, mine.size)
@@ -188,8 +187,16 @@ def registers(world, seed):
     shared[:3].put(numpy.array([1, 2, 3]), right)
     world.barrier_all()
     assert mine[:3].tolist() == [1, 2, 3] and (mine[3:] == data[3:]).all()
+    # Others see the owner's memory, which stays where it is.
+    seen, taken = numpy.asarray(shared[1:]), numpy.from_dlpack(shared)
+    try:
+        numpy.asarray(shared.peer(right))
+        return "no error"
+    except BufferError as error:
+        assert "array.get" in str(error)
     world.unregister(shared)
-    mine[0] = 7
+    mine[:2] = 7
+    assert seen[:2].tolist() == [7, 3] and taken[0] == 7
     try:
         shared.get(right)
     except rushmem.Error:
@@ -198,6 +205,20 @@ def registers(world, seed):
 
 def test_memory_of_others_becomes_symmetric(rng):
     assert run(2, registers, int(rng.integers(1 << 31))) == [True, True]
+
+
+@pytest.mark.skipif(ON_GPU, reason="numpy's view of an array is the host's")
+def test_views_of_registered_memory_outlive_the_world():
+    with rushmem.init() as world:
+        pages = mmap.mmap(-1, 2 * mmap.PAGESIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        shared = world.register(numpy.frombuffer(pages, "int64")).view_as("int64")
+        shared[:2].put(numpy.array([4, 5]), 0)
+        seen, taken = numpy.asarray(shared), numpy.from_dlpack(shared[1:])
+        del pages, shared
+    del world
+    gc.collect()
+    seen[1] += 1
+    assert seen[:3].tolist() == [4, 6, 0] and taken[0] == 6
 
 
 def threads_drop(world):

@@ -10,7 +10,7 @@ import pytest
 import rushmem
 from conftest import ON_GPU
 from rushmem.testing import run
-from stand_ins import KINDS, CudaTensor
+from stand_ins import KINDS, CudaTensor, HostTensor
 
 pytestmark = pytest.mark.skipif(ON_GPU, reason="the stand-ins' memory is the host's")
 TWICE = """
@@ -176,3 +176,30 @@ def test_kernels_and_collectives_refuse_gaps(world):
             twice.launch(1, 5, wide, a, 5)
         with pytest.raises(rushmem.InvalidArgument, match="gaps"):
             world.team.reduce(a, wide)
+
+
+class Meta(HostTensor):
+    """A tensor of torch's device "meta", which has elements and no memory."""
+
+    def data_ptr(self):
+        return 0
+
+
+def test_views_and_tensors_whose_memory_is_something_else(world):
+    a, z, words = world.empty(4), world.empty(4, "complex64"), world.empty(4, "int64")
+    with pytest.raises(TypeError, match="without memory"):
+        a.put(Meta(numpy.zeros(4, "float32")), 0)
+    for name, into in [("conjugate", z), ("negated", z), ("negated", a)]:
+        view = HostTensor(numpy.ones(4, into.dtype))
+        setattr(view, name, True)
+        with pytest.raises(BufferError, match=name):
+            into.put(view, 0)
+    # Bytes stand for anything, and integers for types that numpy has not: nothing else for something else.
+    words.put(numpy.zeros(32, "uint8"), 0)
+    world.empty(32, "uint8").put(numpy.zeros(4), 0)
+    world.empty(4, "bfloat16").put(numpy.zeros(4, "uint16"), 0)
+    for into, other in [(a, numpy.zeros(2)), (words, numpy.zeros(8, "int32")), (world.empty(4, "bfloat16"), numpy.zeros(4, "float16"))]:
+        with pytest.raises(rushmem.InvalidArgument, match="src is of type"):
+            into.put(other, 0)
+    with pytest.raises(rushmem.InvalidArgument, match="dst is of type bfloat16, src of float32"):
+        world.team.reduce(world.empty(4, "bfloat16"), numpy.zeros(2, "float32"))

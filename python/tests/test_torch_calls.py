@@ -1,6 +1,8 @@
 """rushmem.torch where torch is not: operations and collectives of tensors over a stand-in for torch, by calls
 of the host and on streams. With torch itself: test_torch.py."""
 
+import types
+
 import numpy
 import pytest
 
@@ -92,8 +94,22 @@ def words(world, on_stream, seed):
         lambda: rt.signal_op(number[:1], 1, right),
         lambda: rt.p(number, 1, right),
     )
+    for name in ["conjugate", "negated"]:
+        setattr(view := x[0], name, True)
+        refused(rushmem.InvalidArgument, lambda: rt.put(view, ours(data[me, 0]), right))
+    # torch's empty tensors have no address: nothing is moved, and a signal is one.
+    rt.put(x[:0], ours(data[me, :0]), right)
+    assert rt.get(ours(data[me, :0]), x[3:3], right).version == 1 and out.version == 2
+    place.settle()
+    rt.put_signal(x[:0], ours(data[me, :0]), arrived, 9, right)
+    rt.signal_wait_until(arrived, "==", 9)
     shown = {"put", "get", "put_signal", "signal_op", "signal_wait_until", "wait_until", "p", "fence", "quiet"}
     assert shown <= {name.removeprefix("rushmem::") for name in fake_torch.ranges}
+    # Without a profiler nobody makes ranges, which cost more than the calls.
+    place.torch.autograd.profiler._is_profiler_enabled = False
+    before = len(fake_torch.ranges)
+    rt.fence()
+    assert len(fake_torch.ranges) == before
     # The world's device decides, and not torch's current one.
     assert set(fake_torch.asked) == ({world.device} if on_stream else set())
     return True
@@ -149,12 +165,21 @@ def collectives(world, on_stream, seed):
             place.settle()
             numpy.testing.assert_array_equal(x.data, data[last, 0])
         rt.barrier(group, async_op=True).wait()
+    # DDP's bucket of gradients; its hook has no annotations that DDP would compare.
+    x = ours(data[me, 0])
+    assert rt.ddp_hook(odd, types.SimpleNamespace(buffer=lambda: x)).value() is x and not rt.ddp_hook.__annotations__
     place.settle()
+    numpy.testing.assert_array_equal(x.data, (all_of[:, 0].sum(0) / k).astype("float32"))
     numbers = ours(numpy.arange(4))
     refused(rushmem.InvalidArgument, lambda: rt.all_reduce(numbers, "avg"), lambda: rt.reduce_scatter_tensor(numbers, numbers, "avg"))
     refused(TypeError, lambda: rt.all_reduce(numbers, group="WORLD"), lambda: rt.broadcast(numbers, 0, root=0))
     refused(rushmem.BadPe, lambda: rt.broadcast(numbers, src=1 - me % 2, group=odd), lambda: rt.broadcast(numbers, n))
     refused(ValueError, lambda: rt.all_reduce(numbers, "PREMUL_SUM"))
+    # A ReduceOp object has its operator within; a tensor without dimensions has no rows.
+    x = rt.all_reduce(ours([me]), types.SimpleNamespace(op="RedOpType.MAX"))
+    place.settle()
+    assert x.data.tolist() == [n - 1] and x.version == 1
+    refused(rushmem.InvalidArgument, lambda: rt.reduce_scatter(ours(1.0)), lambda: rt.all_to_all_single(ours(1), ours(1), [1, 1, 1]))
     return True
 
 

@@ -127,9 +127,10 @@ def own_cache(tmp_path, monkeypatch, request):
 
 
 @pytest.mark.parametrize("capability", [80, 90])
-def test_every_function_compiles_to_machine_code(capability):
+def test_every_function_compiles_to_machine_code(capability, record_property):
     called = set()
-    for kernel, element in CASES if capability == 90 else {kernel: (kernel, element) for kernel, element in CASES}.values():
+    kernels = CASES if capability == 90 else {kernel: (kernel, element) for kernel, element in CASES}.values()
+    for kernel, element in kernels:
         made = compiled(kernel, element, capability)
         called |= set(re.findall(r"rt\.(\w+)", made.asm["source"] + kernel.src))
         assert made.asm["cubin"][:4] == b"\x7fELF" and b"rushmem_state" in made.asm["cubin"]
@@ -137,7 +138,10 @@ def test_every_function_compiles_to_machine_code(capability):
         # All that is called is there, and the block's memory is Triton's alone.
         assert ".extern" not in made.asm["ptx"].replace(".extern .shared", "")
         assert set(re.findall(r"\.shared .* (\w+)\[", made.asm["ptx"])) <= {"global_smem"}
-    assert called >= set(rt.__all__) - {"attach", "extern_libs", "jit"}, "each function is in a kernel"
+    functions = set(rt.__all__) - {"attach", "extern_libs", "jit"}
+    assert called >= functions, "each function is in a kernel"
+    record_property("functions", sorted(functions))
+    record_property("kernels", len(kernels))
 
 
 @pytest.mark.parametrize("num_warps", [1, 2, 8])
