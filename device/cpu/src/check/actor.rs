@@ -189,7 +189,8 @@ impl Actor {
                     return result;
                 }
                 let mut carried = Carried::read(segment, word);
-                if !releases.into_iter().fold(false, |new, one| carried.join(segment, one) || new) {
+                let new = releases.into_iter().filter(|one| carried.join(segment, one)).count();
+                if new == 0 {
                     return result;
                 }
                 carried

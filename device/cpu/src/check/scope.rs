@@ -120,14 +120,14 @@ pub(crate) struct Carried(pub(crate) Vec<Release>);
 
 impl Carried {
     /// Adds what was released; whether there was anything new.
-    pub(crate) fn join(&mut self, segment: &Segment, release: Release) -> bool {
-        if let Some(known) = self.0.iter_mut().find(|known| known.belongs_to(segment, &release)) {
+    pub(crate) fn join(&mut self, segment: &Segment, release: &Release) -> bool {
+        if let Some(known) = self.0.iter_mut().find(|known| known.belongs_to(segment, release)) {
             let by = known.by.with(segment, release.by);
             let is_new = known.clock.join(release.clock.entries()) || by != known.by;
             known.by = by;
             return is_new;
         }
-        self.0.push(release);
+        self.0.push(release.clone());
         if self.0.len() > MOST {
             let mut all = Release { scope: Scope::System, by: Releaser::Several, clock: Clock::default() };
             for release in self.0.drain(..) {
@@ -228,18 +228,18 @@ mod tests {
         let _held = word.hold();
         let mut carried = Carried::default();
         for (scope, by) in [(Scope::System, here), (Scope::Block, here), (Scope::Device, near)] {
-            assert!(carried.join(&segment, Release::new(scope, by, known(by, 5))));
-            assert!(!carried.join(&segment, Release::new(scope, by, known(by, 4))), "known already");
+            assert!(carried.join(&segment, &Release::new(scope, by, known(by, 5))));
+            assert!(!carried.join(&segment, &Release::new(scope, by, known(by, 4))), "known already");
         }
         carried.write(&segment, word);
         assert_eq!(Carried::read(&segment, word), carried);
         assert_eq!(carried.0.len(), 3);
-        assert!(carried.join(&segment, Release::new(Scope::System, far, known(far, 5))));
+        assert!(carried.join(&segment, &Release::new(Scope::System, far, known(far, 5))));
         assert_eq!(carried.0.len(), 3, "one for all of the system's scope");
         assert_eq!(carried.0[0].narrowest(&segment, near), Some(Scope::Block), "each reader's own");
         for block in 10..30 {
             let by = Strand::thread(here.chain_number(), block, 0);
-            carried.join(&segment, Release::new(Scope::Block, by, known(by, 9)));
+            carried.join(&segment, &Release::new(Scope::Block, by, known(by, 9)));
         }
         assert!(carried.0.len() <= MOST);
         let seen = |strand| carried.0.iter().any(|one| one.clock.covers(strand, 5));

@@ -27,7 +27,7 @@ fn flags_of(access: Access) -> u64 {
         Some(Scope::Block) => ATOMIC | IN_BLOCK,
     };
     let nbi = access.nbi && matches!(access.track, Track::Far | Track::Nbi);
-    u64::from(access.write) * WRITE | atomic | u64::from(nbi) * NBI
+    atomic | (u64::from(access.write) * WRITE) | (u64::from(nbi) * NBI)
 }
 
 fn scope_of(flags: u64) -> Scope {
@@ -38,23 +38,27 @@ fn scope_of(flags: u64) -> Scope {
     }
 }
 
-/// Pages looked up before.
-pub(crate) struct Pages(Box<[(u64, *const Page); 128]>);
+/// How many pages are known without a look-up: of 2 MiB, as each thread of a block may go through a whole
+/// array before the next one does.
+const KNOWN: usize = 4096;
+
+/// Pages looked up before: their keys, one more than that, and where they are.
+pub(crate) struct Pages(Vec<(u64, *const Page)>);
 
 // SAFETY: the pointers are into the segment, which the owner of this value keeps; pages are all atomics.
 unsafe impl Send for Pages {}
 
 impl Default for Pages {
     fn default() -> Self {
-        Pages(Box::new([(u64::MAX, std::ptr::null()); 128]))
+        Pages(vec![(0, std::ptr::null()); KNOWN])
     }
 }
 
 impl Pages {
     fn get<'a>(&mut self, segment: &'a Segment, key: u64) -> Option<&'a Page> {
-        let slot = &mut self.0[(key ^ key >> 33) as usize % 128];
-        if slot.0 != key {
-            *slot = (key, segment.page(key)?);
+        let slot = &mut self.0[(key ^ key >> 33) as usize % KNOWN];
+        if slot.0 != key + 1 {
+            *slot = (key + 1, segment.page(key)?);
         }
         // SAFETY: a page of this segment, which is as long in place as the segment.
         Some(unsafe { &*slot.1 })
