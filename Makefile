@@ -43,6 +43,10 @@ soak: ## fuzz targets, random programs against the promised order, make check-sw
 check-sweep: ## tests of kernels, examples and Python under RUSHMEM_CHECK, which may report nothing (an hour)
 	@scripts/check-sweep
 
+.PHONY: check-cost
+check-cost: ## how many times as much processor time each example takes under RUSHMEM_CHECK (minutes)
+	@scripts/check-cost
+
 .PHONY: test-all
 test-all: test attack ## make test, make attack, and the whole grids that make test takes parts of
 	$(call step,the whole grids)

@@ -101,8 +101,8 @@ DEVICE_CPU = {
     "pool": {"lock"},
     "idle": {"monotonic"},
     "block": {
-        "check", "context", "hooks", "idle", "launch", "monotonic", "os_thread", "outcome", "stack", "stack_trace",
-        "waiting", "warp",
+        "check", "context", "hooks", "idle", "launch", "monotonic", "os_thread", "outcome", "signals", "stack",
+        "stack_trace", "waiting", "warp",
     },
     "run": {"block", "code", "launch", "limits", "outcome", "pool", "watch"},
     # What programs hold.

@@ -110,12 +110,13 @@ const HOST: [HostProgram; 7] = [
 const REUSED: &str = "buffer reused before its operation was complete";
 
 /// What is said of a line with this mark.
-const KINDS: [(&str, &str); 6] = [
+const KINDS: [(&str, &str); 7] = [
     ("// bounds", "out of bounds"),
     ("// freed", "use after free"),
     ("// unwritten", "read of memory that was never written"),
     ("// misaligned", "misaligned word"),
     ("// scope", "not all threads of a scope make a call together"),
+    ("// lane", "a shuffle from a lane that takes no part in it"),
     ("// reused", REUSED),
 ];
 

@@ -9,10 +9,11 @@ use rushmem::{Cmp, Kernel, Launch, Module, Pe, SignalOp, SignalRef, Signals, Sou
 use rushmem_test_support::api_common::place::hosts;
 use rushmem_test_support::reports::reports;
 
-const SOURCES: [(&str, &str); 3] = [
+const SOURCES: [(&str, &str); 4] = [
     ("races.cu", include_str!("kernels/races.cu")),
     ("races_together.cu", include_str!("kernels/races_together.cu")),
     ("races_packets.cu", include_str!("kernels/races_packets.cu")),
+    ("races_scopes.cu", include_str!("kernels/races_scopes.cu")),
 ];
 const WORDS: usize = 1024;
 const FLAGS: usize = 16;
@@ -60,7 +61,7 @@ impl<'w> Memory<'w> {
 /// Programs of the host: a name, what is asked of the report, and the program, with its mistake or without.
 type HostProgram = (&'static str, [&'static str; 2], fn(&Memory<'_>, &Module<'_>, bool));
 
-const HOST: [HostProgram; 23] = [
+const HOST: [HostProgram; 24] = [
     ("host_writes_under_kernel", ["// reads", "host, put"], |m, module, bad| {
         let stream = m.world.default_stream();
         m.start(&module.kernel("reads").unwrap(), &stream);
@@ -147,6 +148,15 @@ const HOST: [HostProgram; 23] = [
             m.flag(0).wait_until(Cmp::Eq, 1).unwrap();
             m.data.to_vec().unwrap();
         }
+    }),
+    // By two lines: a pair of them is reported once.
+    ("host_nbi_puts_to_one_place", ["host, put", "host, put"], |m, _, bad| {
+        m.data.put_from_nbi(&m.src, m.world.right()).unwrap();
+        if !bad {
+            m.world.fence().unwrap();
+        }
+        m.data.put_from_nbi(&m.src, m.world.right()).unwrap();
+        m.world.quiet().unwrap();
     }),
     ("host_put_signal_unawaited", ["host, put_signal", "host, get"], |m, _, bad| {
         if m.world.my_pe() == Pe::new(0) {

@@ -216,6 +216,19 @@ KERNEL device_variable_past_the_end_good(ARGS) {
   if (SENDER) table[15 + flag[0]] = 1;
   if (SENDER) table_behind[flag[0]] = 1;
 }
+__constant__ int constants[16] = {1}, constants_behind[16] = {2};
+KERNEL constant_past_the_end_bad(ARGS) {
+  if (SENDER) use(constants[16 + flag[0]] + constants_behind[flag[0]]);  // bounds
+}
+KERNEL constant_past_the_end_good(ARGS) {
+  if (SENDER) use(constants[15 + flag[0]] + constants_behind[flag[0]]);
+}
+KERNEL constant_before_the_beginning_bad(ARGS) {
+  if (SENDER) use(constants_behind[flag[0] - 1]);  // bounds
+}
+KERNEL constant_before_the_beginning_good(ARGS) {
+  if (SENDER) use(constants_behind[flag[0]]);
+}
 
 KERNEL shared_never_written_bad(ARGS) {
   RUSHMEM_DYNAMIC_SHARED(int, room);
@@ -348,6 +361,29 @@ KERNEL shuffle_without_some_bad(ARGS) {
 KERNEL shuffle_without_some_good(ARGS) {
   if (threadIdx.x % 32 >= 16) return;
   use(__shfl_down_sync(0x0000ffffu, threadIdx.x, 8));
+}
+KERNEL shuffle_from_outside_the_mask_bad(ARGS) {
+  if (threadIdx.x < 16) use(__shfl_sync(0x0000ffffu, threadIdx.x, 16));  // lane
+}
+KERNEL shuffle_from_outside_the_mask_good(ARGS) {
+  if (threadIdx.x < 16) use(__shfl_sync(0x0000ffffu, threadIdx.x, 15));
+}
+// Segments of the width: lane 1 of each is another one.
+KERNEL shuffle_within_a_width_bad(ARGS) {
+  if (threadIdx.x % 2 == 0) use(__shfl_sync(0x55555555u, threadIdx.x, 1, 8));  // lane
+}
+KERNEL shuffle_within_a_width_good(ARGS) {
+  if (threadIdx.x % 2 == 0) use(__shfl_sync(0x55555555u, threadIdx.x, 2, 8));
+}
+// A reduction's last step asks beyond the mask, for what it does not use.
+KERNEL shuffle_from_one_that_has_exited_bad(ARGS) {
+  if (threadIdx.x % 32 == 31) return;
+  use(__shfl_sync(0x7fffffffu, threadIdx.x, 31));  // lane
+}
+KERNEL shuffle_from_one_that_has_exited_good(ARGS) {
+  if (threadIdx.x % 32 == 31) return;
+  const int sum = threadIdx.x + __shfl_down_sync(0x7fffffffu, threadIdx.x, 16);
+  use(__shfl_sync(0x7fffffffu, sum, 0));
 }
 
 KERNEL ballot_without_some_bad(ARGS) {

@@ -406,3 +406,56 @@ KERNEL put_signal_nbi_source_good(ARGS) {
     src[1] = 3;
   }
 }
+
+// Two nbi operations of one thread on the same bytes have no order.
+KERNEL nbi_puts_to_one_place_bad(ARGS) {
+  if (SENDER) {
+    put_nbi(data, src, 16, 1);  // race
+    put_nbi(data + 8, src + 32, 16, 1);  // race
+    quiet();
+  }
+}
+KERNEL nbi_puts_to_one_place_good(ARGS) {
+  if (SENDER) {
+    put_nbi(data, src, 16, 1);
+    put_nbi(data + 16, src, 16, 1);
+    fence();
+    put_nbi(data + 8, src + 32, 16, 1);
+    quiet();
+  }
+}
+
+KERNEL nbi_get_passed_on_bad(ARGS) {
+  if (SENDER) {
+    get_nbi(src, data, 16, 1);  // race
+    put_nbi(data + 64, src, 16, 1);  // race
+    quiet();
+  }
+}
+KERNEL nbi_get_passed_on_good(ARGS) {
+  if (SENDER) {
+    get_nbi(src, data, 16, 1);
+    quiet();
+    put_nbi(data + 64, src, 16, 1);
+    put_nbi(data + 80, src, 16, 1);
+    quiet();
+  }
+}
+
+// Blocking puts to one place are not compared.
+KERNEL nbi_puts_by_all_to_one_place_bad(ARGS) {
+  if (my_pe() == 0) {
+    put_nbi<block>(data, src, 64, 1);  // race
+    put_nbi<block>(data, src + 64, 64, 1);  // race
+    quiet();
+  }
+}
+KERNEL nbi_puts_by_all_to_one_place_good(ARGS) {
+  if (my_pe() == 0) {
+    put_nbi<block>(data, src, 64, 1);
+    quiet();
+    __syncthreads();
+    put<block>(data, src + 64, 64, 1);
+    put<block>(data, src, 64, 1);
+  }
+}

@@ -43,12 +43,16 @@ pub(crate) struct OsThread {
     pub(crate) turns: AtomicU64,
     /// Threads of this block have been interrupted: the watch looks often.
     pub(crate) often: AtomicBool,
-    /// What the last interrupted thread looked like: its registers and the top of its stack, as one number.
-    pub(crate) looks: AtomicU64,
+    /// What the last interrupted thread looked like: its registers and the top of its stack.
+    looks: [AtomicU64; LOOKED_AT],
+    looked_at: AtomicUsize,
     /// The watch's own: the turn that it saw last, and when it saw it first.
     pub(crate) seen: AtomicU64,
     pub(crate) since: AtomicU64,
 }
+
+/// Words by which a thread is known that looks as it looked before.
+const LOOKED_AT: usize = 128;
 
 /// All records; none is unmapped while this is locked.
 static OS_THREADS: Mutex<Vec<usize>> = Mutex::new(Vec::new());
@@ -128,6 +132,24 @@ impl OsThread {
     /// A CUDA thread is resumed. The record has one writer, its thread.
     pub(crate) fn turn(&self) {
         self.turns.store(self.turns.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+
+    /// What an interrupted thread looks like is what `say` gives, at most [`LOOKED_AT`] words; in a handler.
+    pub(crate) fn look(&self, say: impl FnOnce(&mut dyn FnMut(u64))) {
+        let mut count = 0;
+        say(&mut |word| {
+            if let Some(place) = self.looks.get(count) {
+                place.store(word, Ordering::Relaxed);
+                count += 1;
+            }
+        });
+        self.looked_at.store(count, Ordering::Relaxed);
+    }
+
+    /// What the last interrupted thread looked like.
+    pub(crate) fn looked(&self) -> Vec<u64> {
+        let count = self.looked_at.load(Ordering::Relaxed);
+        self.looks[..count].iter().map(|word| word.load(Ordering::Relaxed)).collect()
     }
 
     /// Whether a block runs.

@@ -1,6 +1,5 @@
 //! Signal handlers that leave the program's own in place, and what a handler can read of what it interrupts.
 
-use std::hash::{DefaultHasher, Hasher};
 use std::ops::Range;
 
 /// A handler with `SA_SIGINFO`.
@@ -95,8 +94,18 @@ mod machine {
         context.uc_mcontext.gregs[REG_RSP as usize] += 8;
     }
 
+    /// Whether [`fill`] tells of floating-point registers.
+    pub(crate) const HAS_FLOATS: bool = true;
+
     pub(crate) fn fill(context: &libc::ucontext_t, mut each: impl FnMut(u64)) {
         context.uc_mcontext.gregs[..17].iter().for_each(|bits| each(*bits as u64));
+        // SAFETY: null, or the kernel's record of these registers, on the stack as long as the context.
+        let Some(state) = (unsafe { context.uc_mcontext.fpregs.as_ref() }) else { return };
+        for register in &state._xmm {
+            let [a, b, c, d] = register.element.map(u64::from);
+            each(a | b << 32);
+            each(c | d << 32);
+        }
     }
 }
 
@@ -126,6 +135,8 @@ mod machine {
         context.uc_mcontext.pc = caller as u64;
     }
 
+    pub(crate) const HAS_FLOATS: bool = false;
+
     pub(crate) fn fill(context: &libc::ucontext_t, mut each: impl FnMut(u64)) {
         context.uc_mcontext.regs.iter().for_each(|bits| each(*bits));
         each(context.uc_mcontext.sp);
@@ -133,21 +144,20 @@ mod machine {
     }
 }
 
-pub(crate) use machine::{access, counter, registers, return_slot, stack_pointer, step_out};
+pub(crate) use machine::{access, counter, registers, return_slot, stack_pointer, step_out, HAS_FLOATS};
 
-/// Registers and the top of the stack up to `end`, as one number: a thread that looks as it looked before,
-/// at the same instruction, has come no further.
-pub(crate) fn looks(context: &libc::ucontext_t, end: usize) -> u64 {
-    /// More of the stack than a loop's own variables take, at -O0 too.
-    const WORDS: usize = 64;
-    let mut hash = DefaultHasher::new();
-    machine::fill(context, |bits| hash.write_u64(bits));
+/// More of the stack than a loop's own variables take, at -O0 too.
+const STACK_WORDS: usize = 64;
+/// The program counter, registers and the top of the stack up to `end`: a thread that looks as it looked
+/// before, at the same instruction, has come no further.
+pub(crate) fn looks(context: &libc::ucontext_t, end: usize, mut each: impl FnMut(u64)) {
+    each(counter(context) as u64);
+    machine::fill(context, &mut each);
     let top = stack_pointer(context).next_multiple_of(8);
-    for word in (top..end.min(top + 8 * WORDS)).step_by(8) {
+    for word in (top..end.min(top + 8 * STACK_WORDS)).step_by(8) {
         // SAFETY: between the stack pointer and the end of the stack that it is on.
-        hash.write_u64(unsafe { (word as *const u64).read_volatile() });
+        each(unsafe { (word as *const u64).read_volatile() });
     }
-    hash.finish()
 }
 
 /// Reads memory that may not be there; how many bytes it could. Allocates nothing.

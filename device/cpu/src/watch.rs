@@ -177,7 +177,7 @@ extern "C" fn on_turn(signal: i32, info: *mut libc::siginfo_t, context: *mut lib
     // running one, and nothing else touches its context before it is suspended.
     unsafe {
         let errno = *libc::__errno_location();
-        os_thread.looks.store(signals::looks(context_of, os_thread.stacks().end_of(top)), Ordering::Relaxed);
+        os_thread.look(|each| signals::looks(context_of, os_thread.stacks().end_of(top), each));
         let request = (*thread).request;
         (*thread).request = PREEMPT;
         hooks::suspend(thread);

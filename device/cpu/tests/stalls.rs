@@ -86,6 +86,17 @@ extern "C" __global__ void volatiles(int *p) {
   __syncthreads();
   atomicAdd(p, flag);
 }
+/* A loop that changes nothing but a number of its own. */
+extern "C" __global__ void counts(int *p) {
+  __shared__ volatile int flag;
+  if (threadIdx.x == 0) flag = 0;
+  __syncthreads();
+  int n = 0;
+  if (threadIdx.x < 2) while (flag == 0) ++n;
+  else if (threadIdx.x == blockDim.x - 1) flag = 1;
+  __syncthreads();
+  atomicAdd(p, threadIdx.x < 2 ? n > 0 : 1);
+}
 /* Each waits for the next one: the last shows first. */
 extern "C" __global__ void chain(int *p) {
   volatile int *words = p + 1;
@@ -124,7 +135,7 @@ fn polling_with_plain_loads_ends() {
     let bench = Bench::new();
     let module = bench.module(POLLS);
     let threads = 64;
-    for (name, limit) in [("volatiles", 20), ("chain", 40), ("locks", 20)] {
+    for (name, limit) in [("volatiles", 20), ("counts", 20), ("chain", 40), ("locks", 20)] {
         let mut words = vec![0i32; 2000];
         let pointer = words.as_mut_ptr();
         let start = Instant::now();
@@ -183,6 +194,13 @@ extern "C" __global__ void plain(int *p) {
   if (threadIdx.x == 4) return;
   __syncthreads();  // barrier
 }
+extern "C" __global__ void counted(int *p) {
+  long n = 0;
+  int m = 7;
+  if (threadIdx.x == 3) while (*(volatile int *)p == 0) ++n, ++m;  // counted
+  p[1] = n + m;
+  __syncthreads();  // barrier behind
+}
 extern "C" __global__ void atomics(int *p) {
   if (threadIdx.x < 2) while (atomicCAS(p, 1, 2) != 1) {}  // cas
   else __syncwarp();  // warp
@@ -194,6 +212,23 @@ extern "C" __global__ void computes(int *p) {
   double x = 1;
   for (long i = 0; __builtin_expect(*(volatile int *)p == 0, 1); ++i) x = x * 1.0000001 + i;
   p[1] = x;
+}
+/* No number but a floating-point one, or none that goes up by one, and the count. */
+extern "C" __global__ void computes_floats(int *p) {
+  double x = 1;
+  for (long i = 0; __builtin_expect(*(volatile int *)p == 0, 1); ++i) x = x < 1e300 ? x * 1.01 : 1;
+  p[1] = x;
+}
+extern "C" __global__ void computes_one(int *p) {
+  unsigned long long x = 1;
+  while (__builtin_expect(*(volatile int *)p == 0, 1)) x = x * 6364136223846793005ull + 1442695040888963407ull;
+  p[1] = x;
+}
+extern "C" __global__ void computes_rounds(int *p) {
+  unsigned sum = 0;
+  for (unsigned round = 0; __builtin_expect(*(volatile int *)p == 0, 1); ++round)
+    for (unsigned i = 0; i < 5000; ++i) sum += ((volatile int *)p)[i & 1];
+  p[1] = sum;
 }
 "#;
 
@@ -251,6 +286,40 @@ fn a_block_that_stands_still_is_told() {
     }
 }
 
+/// A loop that counts while it polls is named, and not ended: it may as well use up time.
+#[test]
+fn a_loop_that_counts_is_told() {
+    let _log = the_log();
+    let bench = Bench::new();
+    let module = bench.module(STALLS);
+    let second = Duration::from_millis(700);
+    let reports = Reports { who: String::new(), stall: Some(second), limit: Some(second), trace: None };
+    let mut words = [0i32; 2];
+    let pointer = words.as_mut_ptr() as usize;
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            std::thread::sleep(Duration::from_secs(6));
+            // SAFETY: the word outlives the launch, which polls it.
+            unsafe { AtomicI32::from_ptr(pointer as *mut i32) }.store(1, Ordering::Relaxed);
+        });
+        let kernel = module.kernel("counted").expect("defined");
+        let pointer = pointer as *mut i32;
+        let stop = AtomicU32::new(0);
+        // SAFETY: two words.
+        unsafe { kernel.run_reporting(&shape(1, 8), &[arg(&pointer)], std::ptr::null(), &stop, &reports) }
+            .expect("it ends by itself");
+    });
+    let warned = warnings();
+    let place = line(STALLS, "// counted");
+    for part in [
+        "1 thread (3,0,0) in a loop that does nothing but count, and may poll memory with plain loads, at ",
+        &place,
+        "in __syncthreads(), which 1 thread (3,0,0) has not reached",
+    ] {
+        assert!(warned.first().is_some_and(|text| text.contains(part)), "{part:?} is not in {warned:?}");
+    }
+}
+
 /// Hard work is no stall, however long it takes; and it can be stopped.
 #[test]
 fn a_long_computation_is_no_stall_and_can_be_stopped() {
@@ -259,23 +328,25 @@ fn a_long_computation_is_no_stall_and_can_be_stopped() {
     let module = bench.module(STALLS);
     let stall = Duration::from_millis(500);
     let reports = Reports { who: String::new(), stall: Some(stall), limit: Some(stall), trace: None };
-    let kernel = module.kernel("computes").expect("defined");
-    let mut words = [0i32; 2];
-    let pointer = words.as_mut_ptr();
-    let stop = AtomicU32::new(0);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            std::thread::sleep(Duration::from_secs(4));
-            stop.store(1, Ordering::Relaxed);
+    for name in ["computes", "computes_floats", "computes_one", "computes_rounds"] {
+        let kernel = module.kernel(name).expect("defined");
+        let mut words = [0i32; 2];
+        let pointer = words.as_mut_ptr();
+        let stop = AtomicU32::new(0);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_secs(4));
+                stop.store(1, Ordering::Relaxed);
+            });
+            let start = Instant::now();
+            // SAFETY: two words.
+            let ended = unsafe {
+                kernel.run_reporting(&shape(1, 3), &[arg(&pointer)], std::ptr::null(), &stop, &reports)
+            };
+            assert_eq!(ended, Err(RunError::Stopped), "{name}");
+            let took = start.elapsed();
+            assert!(took > Duration::from_secs(3) && took < Duration::from_secs(20), "{took:?}");
         });
-        let start = Instant::now();
-        // SAFETY: two words.
-        let ended = unsafe {
-            kernel.run_reporting(&shape(1, 3), &[arg(&pointer)], std::ptr::null(), &stop, &reports)
-        };
-        assert_eq!(ended, Err(RunError::Stopped));
-        let took = start.elapsed();
-        assert!(took > Duration::from_secs(3) && took < Duration::from_secs(20), "{took:?}");
-    });
-    assert_eq!(warnings(), Vec::<String>::new());
+        assert_eq!(warnings(), Vec::<String>::new(), "{name}");
+    }
 }

@@ -1,5 +1,5 @@
 /* CUDA's atomic functions, for the types that CUDA has them for and no others, so that what compiles here
- * compiles under nvcc too. Relaxed, as CUDA's are; all scopes are the system's. Each counts as a tick, so
+ * compiles under nvcc too. Relaxed, as CUDA's are. Each counts as a tick, so
  * that a spin loop made of atomics lets the rest of the block run. */
 #ifndef RUSHMEM_CPU_ATOMIC_H
 #define RUSHMEM_CPU_ATOMIC_H
@@ -33,9 +33,15 @@ template <class T> static inline T rushmem_cpu_compare_exchange(T *address, T co
 }
 
 /* One function of one type in its three scopes. */
-#define RUSHMEM_CPU_ATOMIC(name, T, body)                                       \
-  static inline T name(T *address, T value) { return body; }                    \
-  static inline T name##_block(T *address, T value) { return body; }            \
+#define RUSHMEM_CPU_ATOMIC(name, T, body)                             \
+  static inline T name(T *address, T value) {                         \
+    RUSHMEM_CPU_SCOPED(RUSHMEM_CPU_OF_DEVICE);                        \
+    return body;                                                      \
+  }                                                                   \
+  static inline T name##_block(T *address, T value) {                 \
+    RUSHMEM_CPU_SCOPED(RUSHMEM_CPU_OF_BLOCK);                         \
+    return body;                                                      \
+  }                                                                   \
   static inline T name##_system(T *address, T value) { return body; }
 #define RUSHMEM_CPU_FETCH(name, T, builtin) \
   RUSHMEM_CPU_ATOMIC(name, T, rushmem_cpu_noted(address, builtin(address, value, __ATOMIC_RELAXED)))
@@ -43,9 +49,11 @@ template <class T> static inline T rushmem_cpu_compare_exchange(T *address, T co
   RUSHMEM_CPU_ATOMIC(name, T, rushmem_cpu_update(address, [value](T old) -> T { return expression; }))
 #define RUSHMEM_CPU_CAS(T)                                           \
   static inline T atomicCAS(T *address, T compare, T value) {        \
+    RUSHMEM_CPU_SCOPED(RUSHMEM_CPU_OF_DEVICE);                       \
     return rushmem_cpu_compare_exchange(address, compare, value);    \
   }                                                                  \
   static inline T atomicCAS_block(T *address, T compare, T value) {  \
+    RUSHMEM_CPU_SCOPED(RUSHMEM_CPU_OF_BLOCK);                        \
     return rushmem_cpu_compare_exchange(address, compare, value);    \
   }                                                                  \
   static inline T atomicCAS_system(T *address, T compare, T value) { \

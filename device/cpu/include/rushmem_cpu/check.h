@@ -56,6 +56,7 @@ struct rushmem_cpu_checker {
   void (*order)(rushmem_cpu_thread *self, uint32_t what);
   void (*remote)(rushmem_cpu_thread *self, const rushmem_cpu_remote_call *call);
   void (*collective)(rushmem_cpu_thread *self, const rushmem_cpu_collective_call *call);
+  void (*shuffle)(rushmem_cpu_thread *self, uint32_t mask, uint32_t source, const void *counter);
   void (*enter)(rushmem_cpu_thread *self, const void *counter);
   void (*leave)(rushmem_cpu_thread *self);
   void *(*memmove)(void *to, const void *from, size_t bytes);
@@ -77,10 +78,16 @@ RUSHMEM_CPU_EXPORT uint32_t rushmem_cpu_check_attach(const rushmem_cpu_checker *
 
 /* 1: what this PE has put is in order; 2: it is complete. 3, 4, 5: what follows, up to 0, are the accesses of
  * a put_nbi, a get_nbi or a put_signal_nbi; 8, up to 0: of a packet. Fences between 6 and 7
- * are the library's own. */
+ * are the library's own. From 16 on: the scope of atomics and fences that follow, and 16 at their end. */
 RUSHMEM_CPU_UNCHECKED static void rushmem_cpu_check_order(uint32_t what) {
   if (rushmem_cpu_self) rushmem_cpu_check_table->order(rushmem_cpu_self, what);
 }
+struct rushmem_cpu_scoped {
+  __attribute__((no_sanitize("thread"))) explicit rushmem_cpu_scoped(uint32_t scope) {
+    rushmem_cpu_check_order(16 + scope);
+  }
+  __attribute__((no_sanitize("thread"))) ~rushmem_cpu_scoped() { rushmem_cpu_check_order(16); }
+};
 RUSHMEM_CPU_UNCHECKED static void rushmem_cpu_check_range(const void *at, size_t bytes, uint32_t flags) {
   if (rushmem_cpu_self && bytes)
     rushmem_cpu_check_table->access(rushmem_cpu_self, at, bytes, flags, RUSHMEM_CPU_CALLER);
@@ -103,6 +110,11 @@ RUSHMEM_CPU_UNCHECKED static void rushmem_cpu_check_call(uint64_t slots, uint64_
   if (!rushmem_cpu_self) return;
   const rushmem_cpu_collective_call call = {0, 0, slots, phase, RUSHMEM_CPU_CALLER, 0, tag, first};
   rushmem_cpu_check_table->collective(rushmem_cpu_self, &call);
+}
+
+/* The value of lane `source` is asked for, which has handed none in. */
+RUSHMEM_CPU_UNCHECKED static void rushmem_cpu_check_shuffle(unsigned mask, unsigned source) {
+  rushmem_cpu_check_table->shuffle(rushmem_cpu_self, mask, source, RUSHMEM_CPU_CALLER);
 }
 
 /* ---- for the compiler ---- */

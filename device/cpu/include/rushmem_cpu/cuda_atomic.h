@@ -1,5 +1,5 @@
 /* <cuda/atomic>: `cuda::atomic`, `cuda::atomic_ref` and fences, in every scope (libcu++, "Synchronization
- * primitives"). All scopes are the system's here. Loads and read-modify-writes count as ticks, as CUDA's
+ * primitives"). Loads and read-modify-writes count as ticks, as CUDA's
  * atomic functions do, so that a loop that polls one lets the rest of the block run. */
 #ifndef RUSHMEM_CPU_CUDA_ATOMIC_H
 #define RUSHMEM_CPU_CUDA_ATOMIC_H
@@ -33,13 +33,14 @@ constexpr memory_order of_failure(memory_order order) {
 }
 
 /* The operations on the `T` at `Self::at()`. Arithmetic that the processor lacks is a loop. */
-template <class T, class Self> class operations {
+template <class T, thread_scope Scope, class Self> class operations {
   static_assert(::std::is_trivially_copyable<T>::value, "an atomic's type can be copied as bytes");
   static_assert(sizeof(T) == 1 || sizeof(T) == 2 || sizeof(T) == 4 || sizeof(T) == 8,
                 "on the CPU device atomics have 1, 2, 4 or 8 bytes");
 
   T *at() const { return static_cast<const Self *>(this)->rushmem_cpu_at(); }
   template <class F> T update(F next, memory_order order) const {
+    RUSHMEM_CPU_SCOPED(Scope);
     T seen, wanted;
     __atomic_load(at(), &seen, __ATOMIC_RELAXED);
     do {
@@ -65,21 +66,25 @@ template <class T, class Self> class operations {
   bool is_lock_free() const noexcept { return true; }
 
   T load(memory_order order = memory_order_seq_cst) const noexcept {
+    RUSHMEM_CPU_SCOPED(Scope);
     T seen;
     __atomic_load(at(), &seen, (int)order);
     return rushmem_cpu_noted(at(), seen);
   }
   void store(T value, memory_order order = memory_order_seq_cst) const noexcept {
+    RUSHMEM_CPU_SCOPED(Scope);
     __atomic_store(at(), &value, (int)order);
     rushmem_cpu_tick();
   }
   T exchange(T value, memory_order order = memory_order_seq_cst) const noexcept {
+    RUSHMEM_CPU_SCOPED(Scope);
     T seen;
     __atomic_exchange(at(), &value, &seen, (int)order);
     return rushmem_cpu_noted(at(), seen);
   }
   bool compare_exchange_strong(T &expected, T value, memory_order success,
                                memory_order failure) const noexcept {
+    RUSHMEM_CPU_SCOPED(Scope);
     const bool done = __atomic_compare_exchange(at(), &expected, &value, false, (int)success, (int)failure);
     rushmem_cpu_noted(at(), expected);
     return done;
@@ -122,6 +127,7 @@ template <class T, class Self> class operations {
 
   /* Until the value is another one. A notification is not needed: waits poll. */
   void wait(T old, memory_order order = memory_order_seq_cst) const noexcept {
+    RUSHMEM_CPU_SCOPED(Scope);
     for (;;) {
       T seen;
       __atomic_load(at(), &seen, (int)order);
@@ -137,7 +143,7 @@ template <class T, class Self> class operations {
 }  // namespace rushmem_cpu_atomics
 
 template <class T, thread_scope Scope = thread_scope_system>
-class atomic : public rushmem_cpu_atomics::operations<T, atomic<T, Scope>> {
+class atomic : public rushmem_cpu_atomics::operations<T, Scope, atomic<T, Scope>> {
  public:
   atomic() noexcept = default; /* nothing is written: a __shared__ one keeps what a thread stored */
   constexpr atomic(T value) noexcept : value_(value) {}
@@ -154,7 +160,7 @@ class atomic : public rushmem_cpu_atomics::operations<T, atomic<T, Scope>> {
 };
 
 template <class T, thread_scope Scope = thread_scope_system>
-class atomic_ref : public rushmem_cpu_atomics::operations<T, atomic_ref<T, Scope>> {
+class atomic_ref : public rushmem_cpu_atomics::operations<T, Scope, atomic_ref<T, Scope>> {
  public:
   static constexpr ::std::size_t required_alignment = sizeof(T);
   explicit atomic_ref(T &value) noexcept : at_(&value) {}
@@ -170,8 +176,10 @@ class atomic_ref : public rushmem_cpu_atomics::operations<T, atomic_ref<T, Scope
   T *at_;
 };
 
-static inline void atomic_thread_fence(memory_order order, thread_scope = thread_scope_system) {
+static inline void atomic_thread_fence(memory_order order, thread_scope scope = thread_scope_system) {
+  (void)scope;
   if (order == memory_order_relaxed) return;
+  RUSHMEM_CPU_SCOPED(scope);
   __atomic_thread_fence((int)order);
   rushmem_cpu_tick();
 }

@@ -32,12 +32,13 @@ template <thread_scope Scope, class Completion = rushmem_cpu_nothing> class barr
   static constexpr ptrdiff_t max() noexcept { return (1 << 20) - 1; }
 
   [[nodiscard]] arrival_token arrive(ptrdiff_t count = 1) {
-    const uint64_t before = __atomic_fetch_sub(&word_, (uint64_t)count, __ATOMIC_ACQ_REL);
+    const uint64_t before = count_down(count);
     if ((before & 0xffffffffu) < (uint64_t)count)
       rushmem_cpu_die(
           "cuda::barrier: more arrivals than it was initialised for (init(), or its constructor)");
     if ((before & 0xffffffffu) == (uint64_t)count) {
       completion_();
+      RUSHMEM_CPU_SCOPED(Scope);
       const uint32_t expected = __atomic_load_n(&expected_, __ATOMIC_RELAXED);
       __atomic_store_n(&word_, ((before >> 32) + 1) << 32 | expected, __ATOMIC_RELEASE);
     }
@@ -51,7 +52,10 @@ template <thread_scope Scope, class Completion = rushmem_cpu_nothing> class barr
   void arrive_and_wait() { wait(arrive()); }
   /* One arrival fewer from the next phase on. */
   void arrive_and_drop() {
-    __atomic_fetch_sub(&expected_, 1u, __ATOMIC_RELAXED);
+    {
+      RUSHMEM_CPU_SCOPED(Scope);
+      __atomic_fetch_sub(&expected_, 1u, __ATOMIC_RELAXED);
+    }
     (void)arrive();
   }
   void wait_parity(bool parity) const {
@@ -80,12 +84,20 @@ template <thread_scope Scope, class Completion = rushmem_cpu_nothing> class barr
 
   friend void init(barrier *at, ptrdiff_t expected, Completion completion = Completion()) {
     at->completion_ = completion;
+    RUSHMEM_CPU_SCOPED(Scope);
     __atomic_store_n(&at->expected_, (uint32_t)expected, __ATOMIC_RELAXED);
     __atomic_store_n(&at->word_, (uint64_t)(uint32_t)expected, __ATOMIC_RELEASE);
   }
 
  private:
-  uint32_t phase() const { return (uint32_t)(__atomic_load_n(&word_, __ATOMIC_ACQUIRE) >> 32); }
+  uint64_t count_down(ptrdiff_t count) {
+    RUSHMEM_CPU_SCOPED(Scope);
+    return __atomic_fetch_sub(&word_, (uint64_t)count, __ATOMIC_ACQ_REL);
+  }
+  uint32_t phase() const {
+    RUSHMEM_CPU_SCOPED(Scope);
+    return (uint32_t)(__atomic_load_n(&word_, __ATOMIC_ACQUIRE) >> 32);
+  }
   bool is_past(arrival_token then) const { return phase() != (uint32_t)then; }
 
   uint64_t word_;

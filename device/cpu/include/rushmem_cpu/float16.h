@@ -264,9 +264,11 @@ RUSHMEM_CPU_FUNCTION(trunc, std::trunc(a))
 /* ---- atomics ---- */
 
 static inline RUSHMEM_CPU_F atomicAdd(RUSHMEM_CPU_F *address, RUSHMEM_CPU_F value) {
+  RUSHMEM_CPU_SCOPED(RUSHMEM_CPU_OF_DEVICE);
   return rushmem_cpu_update(address, [value](RUSHMEM_CPU_F old) -> RUSHMEM_CPU_F { return old + value; });
 }
 static inline RUSHMEM_CPU_F2 atomicAdd(RUSHMEM_CPU_F2 *address, RUSHMEM_CPU_F2 value) {
+  RUSHMEM_CPU_SCOPED(RUSHMEM_CPU_OF_DEVICE);
   return rushmem_cpu_update(address, [value](RUSHMEM_CPU_F2 old) -> RUSHMEM_CPU_F2 { return old + value; });
 }
 

@@ -87,6 +87,16 @@ RUSHMEM_CPU_EXPORT rushmem_cpu_thread **rushmem_cpu_slot(void) { return &rushmem
 /* The device state of the launch that this thread belongs to. */
 static inline const rushmem_device_state *rushmem_cpu_state() { return rushmem_cpu_self->block->state; }
 
+/* Atomic operations and fences until the end of the C++ scope are of that thread scope, as cuda::thread_scope
+ * numbers it: what checked runs note. All are the system's as this processor does them. */
+#if defined(RUSHMEM_CPU_CHECK)
+#define RUSHMEM_CPU_SCOPED(thread_scope) const rushmem_cpu_scoped rushmem_cpu_scoped_here(thread_scope)
+#else
+#define RUSHMEM_CPU_SCOPED(thread_scope)
+#endif
+#define RUSHMEM_CPU_OF_DEVICE 1u
+#define RUSHMEM_CPU_OF_BLOCK 2u
+
 /* Lets every other CUDA thread of the block run before this one goes on. Every poll of a wait calls it: a
  * loop that neither calls this nor an atomic, a fence, a clock or __nanosleep keeps its OS thread until it is
  * interrupted, and sees late what another thread of its own block would write. */

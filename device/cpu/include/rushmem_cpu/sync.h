@@ -41,12 +41,18 @@ static inline int __syncthreads_or(int predicate, RUSHMEM_CPU_HERE) {
   return (int)rushmem_cpu_barrier("__syncthreads_or()", predicate != 0, 2, file, line);
 }
 
-static inline void __threadfence_block() {
+static inline void __threadfence_system() {
   __atomic_thread_fence(__ATOMIC_SEQ_CST);
   rushmem_cpu_tick();
 }
-static inline void __threadfence() { __threadfence_block(); }
-static inline void __threadfence_system() { __threadfence_block(); }
+static inline void __threadfence() {
+  RUSHMEM_CPU_SCOPED(RUSHMEM_CPU_OF_DEVICE);
+  __threadfence_system();
+}
+static inline void __threadfence_block() {
+  RUSHMEM_CPU_SCOPED(RUSHMEM_CPU_OF_BLOCK);
+  __threadfence_system();
+}
 
 static inline void __nanosleep(unsigned int) { rushmem_cpu_spin(); }
 [[noreturn]] static inline void __trap() { rushmem_cpu_die("__trap()"); }

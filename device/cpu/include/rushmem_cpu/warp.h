@@ -79,8 +79,12 @@ template <class T>
 static inline T __shfl_sync(unsigned mask, T value, int source, int width = 32, RUSHMEM_CPU_HERE) {
   const rushmem_cpu_thread *all =
       rushmem_cpu_exchange("__shfl_sync()", mask, rushmem_cpu_bits(value), file, line);
-  unsigned first = rushmem_cpu_lane() & ~(unsigned)(width - 1);
-  return rushmem_cpu_pick(all, first | ((unsigned)source & (unsigned)(width - 1)), true, value);
+  unsigned first = rushmem_cpu_lane() & ~(unsigned)(width - 1),
+           from = first | ((unsigned)source & (unsigned)(width - 1));
+#if defined(RUSHMEM_CPU_CHECK)
+  if (from < 32u && !(all->result >> from & 1u)) rushmem_cpu_check_shuffle(mask, from);
+#endif
+  return rushmem_cpu_pick(all, from, true, value);
 }
 template <class T>
 static inline T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = 32, RUSHMEM_CPU_HERE) {

@@ -3,10 +3,10 @@
 //! A block moves when a thread exits, reaches a barrier or a warp collective, or when what a thread polls has
 //! changed. A thread that was interrupted (`crate::watch`) moves unless it looks as it looked before: the
 //! same instruction, registers and top of the stack. So a long computation is no stall, and a loop that polls
-//! is one, whatever it polls with.
+//! is one, whatever it polls with. A loop that counts beside it is reported, and not ended: it may use up
+//! time.
 
-use std::collections::BTreeMap;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ use crate::idle::Idle;
 use crate::launch::Reports;
 use crate::monotonic::now_ns;
 use crate::outcome::Cause;
+use crate::signals::HAS_FLOATS;
 use crate::stack_trace::{Counters, SourcePlace};
 use crate::waiting::{missing_lanes, named, text};
 
@@ -46,9 +47,40 @@ pub(super) struct Still {
 /// What one thread looked like.
 #[derive(Default)]
 struct Looks {
-    last: [u64; LOOKS],
-    count: usize,
+    last: VecDeque<Vec<u64>>,
     repeats: bool,
+    counts: bool,
+}
+
+/// Looks at one instruction by which a loop is known that does nothing but count.
+const COUNTS: usize = 4;
+
+/// Whether a thread that looks like this has only counted since the last times that it was at this
+/// instruction: all that differs is one number, always in one direction, which may be in several places. A
+/// computation changes more than how often it went round. Where it was there too seldom, and is between
+/// instructions at which it was of late, it `counted` as before.
+fn counts(last: &VecDeque<Vec<u64>>, now: &[u64], counted: bool) -> bool {
+    let before: Vec<_> = last.iter().filter(|then| then[0] == now[0]).collect();
+    if before.len() < COUNTS {
+        let is_near = |near: fn(&u64, &u64) -> bool| last.iter().any(|then| near(&then[0], &now[0]));
+        return counted && is_near(u64::le) && is_near(u64::ge);
+    }
+    let first = step(before[0], now);
+    first.is_some() && before.iter().all(|then| step(then, now) == first)
+}
+
+/// Where two looks differ, and whether by more or by less, if it is by one number.
+fn step(then: &[u64], now: &[u64]) -> Option<(Vec<usize>, bool)> {
+    if then.len() != now.len() {
+        return None;
+    }
+    let places: Vec<usize> = (0..now.len()).filter(|&i| then[i] != now[i]).collect();
+    let mut steps = places.iter().map(|&i| match (u32::try_from(then[i]), u32::try_from(now[i])) {
+        (Ok(then), Ok(now)) => i64::from(now.wrapping_sub(then) as i32),
+        _ => now[i].wrapping_sub(then[i]) as i64,
+    });
+    let first = steps.next()?;
+    steps.all(|step| step == first).then_some((places, first > 0))
 }
 
 impl Still {
@@ -72,14 +104,18 @@ impl Block<'_> {
     pub(super) fn interrupted(&mut self, thread: u32) -> bool {
         let Some(os_thread) = self.os_thread else { return true };
         os_thread.often.store(true, Ordering::Relaxed);
-        let looks = os_thread.looks.load(Ordering::Relaxed);
+        let looks = os_thread.looked();
         let known = self.still.looks.entry(thread).or_default();
-        known.repeats = known.last[..known.count.min(LOOKS)].contains(&looks);
-        if !known.repeats {
-            known.last[known.count % LOOKS] = looks;
-            known.count += 1;
+        let is_same = known.last.contains(&looks);
+        known.repeats = is_same;
+        known.counts = !is_same && HAS_FLOATS && counts(&known.last, &looks, known.counts);
+        if !is_same {
+            if known.last.len() == LOOKS {
+                known.last.pop_front();
+            }
+            known.last.push_back(looks);
         }
-        !known.repeats
+        !known.repeats && !known.counts
     }
 
     /// Nothing has moved in this round, or a wait has lasted (`woke`): a text where one is due. `None`: it
@@ -97,6 +133,9 @@ impl Block<'_> {
         }
         self.still.over += u32::from(since != 0 && limit.is_some_and(|limit| waited >= limit));
         let is_over = self.still.over > 1 && (self.still.over > POLLS || !self.polls(contexts));
+        // What counts may as well use up time on purpose.
+        let is_over =
+            is_over && !self.any(contexts, |one| one.request == context::PREEMPT && self.counts(one));
         if !(is_stalled || lasts || is_over) {
             return Some(());
         }
@@ -126,11 +165,20 @@ impl Block<'_> {
 
     /// Whether a thread waits by a rushmem call.
     fn polls(&self, contexts: *mut ThreadContext) -> bool {
+        self.any(contexts, |one| one.request == context::SPIN)
+    }
+
+    /// Whether that is so of a thread that has begun and not ended.
+    fn any(&self, contexts: *mut ThreadContext, is_so: impl Fn(&ThreadContext) -> bool) -> bool {
         (0..self.launch.threads).any(|thread| {
             // SAFETY: the table's entry of one of the block's threads, which is suspended.
-            self.space.running[thread].is_some()
-                && unsafe { (*contexts.add(thread)).request } == context::SPIN
+            self.space.running[thread].is_some() && is_so(unsafe { &*contexts.add(thread) })
         })
+    }
+
+    /// Whether a thread that was interrupted was found to count.
+    fn counts(&self, context: &ThreadContext) -> bool {
+        self.still.looks.get(&context.linear).is_some_and(|looks| looks.counts)
     }
 
     /// Where every thread is.
@@ -199,6 +247,9 @@ impl Block<'_> {
             context::TICK => format!("polling with atomics, fences or a clock{at}"),
             _ if self.still.looks.get(&context.linear).is_some_and(|looks| looks.repeats) => {
                 format!("in a loop that polls memory with plain loads, or never ends,{at}")
+            }
+            _ if self.counts(context) => {
+                format!("in a loop that does nothing but count, and may poll memory with plain loads,{at}")
             }
             _ => format!("computing{at}"),
         }

@@ -1,12 +1,18 @@
 //! One strand under way: its clock, what it knows, and what its accesses and synchronisation do to both. The
 //! rules are those of C++'s memory model (acquire and release operations, fences, release sequences), to
-//! which CUDA's and OpenSHMEM's operations are mapped by `host` and by the kernels' own code.
+//! which CUDA's and OpenSHMEM's operations are mapped by `host` and by the kernels' own code; and of scopes
+//! ([`super::scope`]).
+
+mod accesses;
 
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
-use super::clock::{Clock, Strand, Track, STRAND_BITS};
-use super::segment::{Page, Segment, Word, CELLS, GRANULE, PAGE};
+use super::clock::{Clock, Strand, Track};
+use super::scope::{Carried, Release, Scope};
+use super::segment::{Segment, Word, PAGE};
+
+pub(crate) use accesses::Pages;
 
 /// Memory as the checker names it: whose, and where in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,25 +36,31 @@ impl Spot {
 pub(crate) struct Access {
     pub(crate) bytes: usize,
     pub(crate) write: bool,
-    pub(crate) atomic: bool,
+    /// In one piece, among the threads of that scope.
+    pub(crate) atomic: Option<Scope>,
     pub(crate) track: Track,
+    /// By an nbi operation.
+    pub(crate) nbi: bool,
     pub(crate) site: u32,
 }
 
-/// An atomic operation's order, as the compilers number it (`__ATOMIC_*`).
+/// An atomic operation's order, and its scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Order {
     pub(crate) acquire: bool,
     pub(crate) release: bool,
+    pub(crate) scope: Scope,
 }
 
 impl Order {
-    pub(crate) const RELAXED: Order = Order { acquire: false, release: false };
-    pub(crate) const ACQUIRE: Order = Order { acquire: true, release: false };
-    pub(crate) const RELEASE: Order = Order { acquire: false, release: true };
+    pub(crate) const RELAXED: Order = Order { acquire: false, release: false, scope: Scope::System };
+    pub(crate) const ACQUIRE: Order = Order { acquire: true, ..Order::RELAXED };
+    pub(crate) const RELEASE: Order = Order { release: true, ..Order::RELAXED };
+    pub(crate) const BOTH: Order = Order { acquire: true, ..Order::RELEASE };
 
-    pub(crate) fn of(number: i32) -> Order {
-        Order { acquire: matches!(number, 1 | 2 | 4 | 5), release: matches!(number, 3..=5) }
+    /// As the compilers number it (`__ATOMIC_*`).
+    pub(crate) fn of(number: i32, scope: Scope) -> Order {
+        Order { acquire: matches!(number, 1 | 2 | 4 | 5), release: matches!(number, 3..=5), scope }
     }
 }
 
@@ -66,6 +78,8 @@ pub(crate) struct Conflict {
     pub(crate) spot: Spot,
     pub(crate) first: Seen,
     pub(crate) second: Seen,
+    /// There was a release and an acquire, of too narrow a scope.
+    pub(crate) narrow: bool,
 }
 
 /// One of them.
@@ -73,38 +87,10 @@ pub(crate) struct Conflict {
 pub(crate) struct Seen {
     pub(crate) strand: Strand,
     pub(crate) site: u32,
+    pub(crate) clock: u32,
     pub(crate) write: bool,
-    pub(crate) atomic: bool,
-}
-
-/// Flags of a cell.
-const WRITE: u64 = 1;
-const ATOMIC: u64 = 2;
-const FLAG_BITS: u32 = 4;
-const MASK_BITS: u32 = 8;
-const _: () = assert!(STRAND_BITS + MASK_BITS + FLAG_BITS <= 64);
-
-/// Pages looked up before.
-pub(crate) struct Pages(Box<[(u64, *const Page); 128]>);
-
-// SAFETY: the pointers are into the segment, which the owner of this value keeps; pages are all atomics.
-unsafe impl Send for Pages {}
-
-impl Default for Pages {
-    fn default() -> Self {
-        Pages(Box::new([(u64::MAX, std::ptr::null()); 128]))
-    }
-}
-
-impl Pages {
-    fn get<'a>(&mut self, segment: &'a Segment, key: u64) -> Option<&'a Page> {
-        let slot = &mut self.0[(key ^ key >> 33) as usize % 128];
-        if slot.0 != key {
-            *slot = (key, segment.page(key)?);
-        }
-        // SAFETY: a page of this segment, which is as long in place as the segment.
-        Some(unsafe { &*slot.1 })
-    }
+    pub(crate) atomic: Option<Scope>,
+    pub(crate) nbi: bool,
 }
 
 /// A strand.
@@ -112,14 +98,17 @@ pub(crate) struct Actor {
     pub(crate) strand: Strand,
     pub(crate) clock: u32,
     pub(crate) known: Arc<Clock>,
-    /// What relaxed stores carry: all before the last release fence, or before the kernel.
-    released: Option<Arc<Clock>>,
-    /// What relaxed loads have seen, for the next acquire fence, or the kernel's end.
-    pending: Clock,
+    /// What relaxed stores carry: all before the last release fence of that scope or a wider one, or before
+    /// the kernel.
+    released: [Option<Arc<Clock>>; 3],
+    /// What relaxed loads have seen, for the next acquire fence of that scope, or the kernel's end.
+    pending: [Clock; 3],
     /// Words read by volatile loads since then, which the checker sees before they happen.
     volatiles: Vec<Spot>,
-    /// Words whose clock was taken up at that version.
-    seen: [(u64, u32); 4],
+    /// What was seen and not taken up, because of a scope.
+    missed: Clock,
+    /// Words whose clock was taken up at that version, in that scope.
+    seen: [(u64, u32, Scope); 4],
 }
 
 impl Actor {
@@ -128,16 +117,18 @@ impl Actor {
             strand,
             clock,
             known,
-            released: None,
-            pending: Clock::default(),
+            released: Default::default(),
+            pending: Default::default(),
             volatiles: Vec::new(),
-            seen: [(u64::MAX, 0); 4],
+            missed: Clock::default(),
+            seen: [(u64::MAX, 0, Scope::System); 4],
         }
     }
 
     /// A CUDA thread of a launch before which all that is known was done. A kernel's start is a fence.
     pub(crate) fn of_thread(strand: Strand, clock: u32, known: &Arc<Clock>) -> Actor {
-        Actor { released: Some(Arc::clone(known)), ..Actor::new(strand, clock, Arc::clone(known)) }
+        let released = Scope::ALL.map(|_| Some(Arc::clone(known)));
+        Actor { released, ..Actor::new(strand, clock, Arc::clone(known)) }
     }
 
     /// What it knows, itself included.
@@ -159,132 +150,6 @@ impl Actor {
         let full = self.full();
         self.clock += 1;
         full
-    }
-
-    /// Notes an access, and tells of each one before it that is in no order with it.
-    pub(crate) fn access(
-        &mut self,
-        segment: &Segment,
-        pages: &mut Pages,
-        spot: Spot,
-        access: Access,
-        found: &mut Vec<Conflict>,
-    ) {
-        let (mut at, end) = (spot.at, spot.at + access.bytes);
-        while at < end {
-            let here = Spot { at, ..spot };
-            let page_end = (at / PAGE + 1) * PAGE;
-            if let Some(page) = pages.get(segment, here.page_key()) {
-                let _held = page.hold();
-                while at < end.min(page_end) {
-                    let first = at % GRANULE;
-                    let count = (GRANULE - first).min(end - at);
-                    let mask = ((1_u64 << count) - 1) << first;
-                    let cells = &page.granules[at % PAGE / GRANULE];
-                    if let Some(first) = self.note(cells, mask, access) {
-                        let second = Seen {
-                            strand: self.strand.on(access.track),
-                            site: access.site,
-                            write: access.write,
-                            atomic: access.atomic,
-                        };
-                        found.push(Conflict { spot: Spot { at, ..spot }, first, second });
-                    }
-                    at += count;
-                }
-            }
-            at = at.max(page_end.min(end));
-        }
-    }
-
-    /// Notes an access of some bytes of a granule; one before it without order.
-    #[inline]
-    fn note(&self, cells: &[super::segment::Cell; CELLS], mask: u64, access: Access) -> Option<Seen> {
-        let flags = (u64::from(access.write) * WRITE) | (u64::from(access.atomic) * ATOMIC);
-        let me = self.strand.on(access.track);
-        let who = me.bits() << (MASK_BITS + FLAG_BITS) | mask << FLAG_BITS | flags;
-        let when = u64::from(self.clock) << 32 | u64::from(access.site);
-        // Fresh memory, or the only one that uses it.
-        let first = cells[0].who.load(Ordering::Relaxed);
-        if first == 0 || (first == who && cells[1].who.load(Ordering::Relaxed) == 0) {
-            cells[0].who.store(who, Ordering::Relaxed);
-            cells[0].when.store(when, Ordering::Relaxed);
-            return None;
-        }
-        let (mut place, mut rank, mut conflict, mut free) = (self.clock as usize % CELLS, 0, None, None);
-        for (i, cell) in cells.iter().enumerate() {
-            let there = cell.who.load(Ordering::Relaxed);
-            if there == 0 {
-                if rank < 2 {
-                    place = i;
-                }
-                free = Some(i);
-                // Cells are filled from the front.
-                break;
-            }
-            let at = cell.when.load(Ordering::Relaxed);
-            if there == who {
-                if at >> 32 == when >> 32 {
-                    return None;
-                }
-                (place, rank) = (i, 4);
-                continue;
-            }
-            let (bytes, flag) = (there >> FLAG_BITS & 0xff, there & 0xf);
-            let other = Strand::from_bits(there >> (MASK_BITS + FLAG_BITS));
-            let ordered = self.is_ordered(other, (at >> 32) as u32, access.track);
-            if ordered {
-                // What this access says more strongly.
-                let covered = bytes & !mask == 0 && (access.write || flag & WRITE == 0);
-                if covered && rank < 3 && !(access.atomic && flag & ATOMIC == 0) {
-                    (place, rank) = (i, 3);
-                } else if rank < 1 {
-                    (place, rank) = (i, 1);
-                }
-                continue;
-            }
-            let writes = (flag | flags) & WRITE != 0;
-            if bytes & mask != 0 && writes && flag & flags & ATOMIC == 0 {
-                let (write, atomic) = (flag & WRITE != 0, flag & ATOMIC != 0);
-                conflict = Some(Seen { strand: other, site: at as u32, write, atomic });
-            }
-        }
-        // A word that was waited for may be read, if it is written in one piece.
-        if conflict.is_some_and(|seen: Seen| seen.atomic && seen.write) && !access.write {
-            conflict = conflict.filter(|_| !self.has_polled(cells, mask));
-        }
-        // So what says that it was waited for stays as long as the write does: of one strand's reads the
-        // first, of which the most strands know.
-        let victim = cells[place].who.load(Ordering::Relaxed);
-        if victim & (WRITE | ATOMIC) == ATOMIC {
-            match written_word(cells, victim >> FLAG_BITS & 0xff) {
-                Some(_) if victim == who => return conflict,
-                Some(write) => place = free.unwrap_or(write),
-                None => {}
-            }
-        }
-        cells[place].who.store(who, Ordering::Relaxed);
-        cells[place].when.store(when, Ordering::Relaxed);
-        conflict
-    }
-
-    /// Whether these bytes were read atomically before.
-    fn has_polled(&self, cells: &[super::segment::Cell; CELLS], mask: u64) -> bool {
-        cells.iter().any(|cell| {
-            let there = cell.who.load(Ordering::Relaxed);
-            let other = Strand::from_bits(there >> (MASK_BITS + FLAG_BITS));
-            let at = (cell.when.load(Ordering::Relaxed) >> 32) as u32;
-            let whole = there >> FLAG_BITS & mask == mask;
-            whole && there & (WRITE | ATOMIC) == ATOMIC && self.is_ordered(other, at, Track::Now)
-        })
-    }
-
-    #[inline]
-    fn is_ordered(&self, other: Strand, clock: u32, track: Track) -> bool {
-        // Conflicts between two operations of one thread that both are under way are not reported.
-        let in_order =
-            matches!(other.track(), Track::Now | Track::Put) || matches!(track, Track::Far | Track::Nbi);
-        other.on(Track::Now) == self.strand && in_order || self.known.covers(other, clock)
     }
 
     /// An operation is under way, with what it reads and writes noted: what the strand does from now on is
@@ -313,44 +178,71 @@ impl Actor {
         let _held = word.hold();
         let (result, took) = perform();
         if effect != Effect::Store {
-            self.take(segment, key, word, order.acquire);
+            self.take(segment, key, word, order);
         }
         if effect != Effect::Load && took {
-            let carried = if order.release { Some(Arc::new(self.publish())) } else { self.released.clone() };
-            let clock = match (effect, carried) {
-                (Effect::Store, None) => Clock::default(),
-                (Effect::Store, Some(carried)) => (*carried).clone(),
-                (_, None) => return result,
-                (_, Some(carried)) => {
-                    let mut clock = read(segment, word);
-                    if !clock.join(carried.entries()) {
-                        return result;
-                    }
-                    clock
+            let releases = self.releases(order);
+            let carried = if effect == Effect::Store {
+                Carried(releases)
+            } else {
+                if releases.is_empty() {
+                    return result;
                 }
+                let mut carried = Carried::read(segment, word);
+                let new = releases.into_iter().filter(|one| carried.join(segment, one)).count();
+                if new == 0 {
+                    return result;
+                }
+                carried
             };
-            write(segment, word, &clock);
-            self.saw(key, word.version.load(Ordering::Relaxed));
+            carried.write(segment, word);
+            self.saw(key, word.version.load(Ordering::Relaxed), order.scope);
         }
         result
     }
 
-    fn saw(&mut self, key: u64, version: u32) {
-        let slot = &mut self.seen[(key >> 3) as usize % 4];
-        *slot = (key, version);
+    /// What a store or an update hands on: in its scope, and in each narrower one in which more was released.
+    fn releases(&mut self, order: Order) -> Vec<Release> {
+        if order.release {
+            return vec![Release::new(order.scope, self.strand, self.publish())];
+        }
+        let mut releases = Vec::new();
+        let mut wider: Option<&Arc<Clock>> = None;
+        for scope in Scope::ALL.into_iter().rev().filter(|scope| *scope <= order.scope) {
+            let Some(clock) = &self.released[scope as usize] else { continue };
+            if !wider.is_some_and(|wider| Arc::ptr_eq(wider, clock)) {
+                releases.push(Release::new(scope, self.strand, (**clock).clone()));
+            }
+            wider = Some(clock);
+        }
+        releases
     }
 
-    fn take(&mut self, segment: &Segment, key: u64, word: &Word, acquire: bool) {
+    fn saw(&mut self, key: u64, version: u32, scope: Scope) {
+        let slot = &mut self.seen[(key >> 3) as usize % 4];
+        *slot = (key, version, scope);
+    }
+
+    fn take(&mut self, segment: &Segment, key: u64, word: &Word, order: Order) {
         let version = word.version.load(Ordering::Relaxed);
-        if acquire || self.seen[(key >> 3) as usize % 4] != (key, version) {
-            let clock = read(segment, word);
-            if acquire {
-                self.learn(clock.entries());
-            } else {
-                self.pending.join(clock.entries());
-            }
-            self.saw(key, version);
+        if !order.acquire && self.seen[(key >> 3) as usize % 4] == (key, version, order.scope) {
+            return;
         }
+        for release in Carried::read(segment, word).0 {
+            let narrowest = release.narrowest(segment, self.strand);
+            let Some(narrowest) = narrowest.filter(|narrowest| *narrowest <= order.scope) else {
+                self.missed.join(release.clock.entries());
+                continue;
+            };
+            if order.acquire {
+                self.learn(release.clock.entries());
+                continue;
+            }
+            for pending in &mut self.pending[narrowest as usize..] {
+                pending.join(release.clock.entries());
+            }
+        }
+        self.saw(key, version, order.scope);
     }
 
     /// A volatile load, which follows.
@@ -368,7 +260,7 @@ impl Actor {
     fn look(&mut self, segment: &Segment, spot: Spot) {
         if let Some(word) = segment.word_if_any(spot.word_key()) {
             let _held = word.hold();
-            self.take(segment, spot.word_key(), word, false);
+            self.take(segment, spot.word_key(), word, Order::RELAXED);
         }
     }
 
@@ -378,12 +270,23 @@ impl Actor {
             for spot in std::mem::take(&mut self.volatiles) {
                 self.look(segment, spot);
             }
-            let pending = std::mem::take(&mut self.pending);
+            // A wider fence may follow.
+            for pending in &self.pending[order.scope as usize + 1..] {
+                self.missed.join(pending.entries());
+            }
+            let pending = std::mem::take(&mut self.pending[order.scope as usize]);
             self.learn(pending.entries());
+            self.pending[..order.scope as usize].fill(Clock::default());
         }
         if order.release {
-            self.released = Some(Arc::new(self.publish()));
+            self.release(order.scope);
         }
+    }
+
+    /// What relaxed stores of that scope, or of a narrower one, hand on from now on is all before this.
+    fn release(&mut self, scope: Scope) {
+        let released = Arc::new(self.publish());
+        self.released[..=scope as usize].fill(Some(released));
     }
 
     /// What this PE has issued, as far as this strand knows of it, is there: for the next release, too.
@@ -395,27 +298,8 @@ impl Actor {
             known.complete(track, |chain| segment.pe_of(chain) == pe);
         }
         self.known = Arc::new(known);
-        self.released = Some(Arc::new(self.publish()));
+        self.release(Scope::System);
     }
-}
-
-/// The cell of an atomic write to some of these bytes of a granule.
-fn written_word(cells: &[super::segment::Cell; CELLS], mask: u64) -> Option<usize> {
-    cells.iter().position(|cell| {
-        let there = cell.who.load(Ordering::Relaxed);
-        there & (WRITE | ATOMIC) == WRITE | ATOMIC && there >> FLAG_BITS & mask != 0
-    })
-}
-
-/// A word's clock; under its lock.
-pub(crate) fn read(segment: &Segment, word: &Word) -> Clock {
-    let entries = segment.entries(word);
-    Clock::of_sorted(entries.into_iter().map(|(strand, clock)| (Strand::from_bits(strand), clock)).collect())
-}
-
-/// Gives a word a clock; under its lock.
-pub(crate) fn write(segment: &Segment, word: &Word, clock: &Clock) {
-    segment.set_entries(word, clock.entries().iter().map(|&(strand, clock)| (strand.bits(), clock)));
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use super::clock::{Clock, Strand, Track};
 use super::fault::Fault;
 use super::launch::CheckedLaunch;
 use super::report;
+use super::scope::Scope;
 use super::shared::SharedMemory;
 use crate::lines::Variable;
 use crate::lock::lock;
@@ -32,6 +33,8 @@ pub(crate) struct CheckedThread {
     packet: bool,
     /// Fences are the library's own, with its host.
     inner: bool,
+    /// Of its atomic operations and fences.
+    scope: Scope,
     /// What its last collective call was asked for.
     asked: Asked,
     block: *mut CheckedBlock,
@@ -95,6 +98,7 @@ impl CheckedBlock {
             tracks: [Track::Now; 2],
             packet: false,
             inner: false,
+            scope: Scope::System,
             asked: Asked::default(),
             block: at,
         }));
@@ -256,11 +260,21 @@ impl CheckedThread {
         }
         let Some(spot) = spot else { return };
         let track = if access.track == Track::Now { tracks[usize::from(access.write)] } else { access.track };
-        let access = Access { site: block.site(counter, frames), track, ..access };
+        let nbi = access.nbi || tracks != [Track::Now; 2];
+        let access = Access { site: block.site(counter, frames), track, nbi, ..access };
         // SAFETY: the block holds the launch.
         let launch: &CheckedLaunch = unsafe { &*Arc::as_ptr(&block.launch) };
         let segment = &launch.world().segment;
         actor.access(segment, &mut block.pages, spot, access, &mut block.found);
+    }
+
+    /// Of what scope its atomic operations and fences are from now on.
+    pub(crate) fn scoped(&mut self, scope: Scope) {
+        self.scope = scope;
+    }
+
+    pub(crate) fn scope(&self) -> Scope {
+        self.scope
     }
 
     /// An atomic operation on a word.
@@ -277,7 +291,8 @@ impl CheckedThread {
         perform: impl FnOnce() -> (R, bool),
     ) -> R {
         let write = effect != Effect::Load;
-        let access = Access { bytes, write, atomic: true, track: Track::Now, site: 0 };
+        let access =
+            Access { bytes, write, atomic: Some(order.scope), track: Track::Now, nbi: false, site: 0 };
         if effect == Effect::Update {
             // SAFETY: the caller's word.
             unsafe { self.reads_shared(at, access, counter) };
@@ -325,7 +340,8 @@ impl CheckedThread {
             // SAFETY: the caller's word.
             return unsafe { self.atomic(at, bytes, Order::RELAXED, Effect::Store, counter, || ((), true)) };
         }
-        let access = Access { bytes, write, atomic: true, track: Track::Now, site: 0 };
+        let access =
+            Access { bytes, write, atomic: Some(Scope::System), track: Track::Now, nbi: false, site: 0 };
         // SAFETY: the caller's word.
         unsafe { self.access(at, access, counter) };
         // SAFETY: the caller's word.
@@ -340,11 +356,12 @@ impl CheckedThread {
     /// # Safety
     /// As for [`CheckedThread::parts`].
     pub(crate) unsafe fn remote(&mut self, at: usize, pe: i32, access: Access, counter: usize) {
+        let nbi = self.tracks != [Track::Now; 2];
         // SAFETY: the caller's word.
         let (block, actor, frames) = unsafe { self.parts() };
         let world = Arc::clone(block.launch.world());
         let Some(spot) = world.spot_on(at, pe).filter(|spot| !world.is_own(*spot)) else { return };
-        let access = Access { site: block.site(counter, frames), ..access };
+        let access = Access { site: block.site(counter, frames), nbi, ..access };
         if block.launch.code.check.memory {
             if let Some(what) = block.judge(at, Some(spot), access.bytes, access.write) {
                 return block.fault(Fault::of(actor.strand, access.site, spot, &access, what));
@@ -366,8 +383,9 @@ impl CheckedThread {
         effect: Effect,
         counter: usize,
     ) {
+        let write = effect != Effect::Load;
         let access =
-            Access { bytes, write: effect != Effect::Load, atomic: true, track: Track::Now, site: 0 };
+            Access { bytes, write, atomic: Some(order.scope), track: Track::Now, nbi: false, site: 0 };
         // SAFETY: the caller's word.
         unsafe { self.remote(at, pe, access, counter) };
         // SAFETY: the caller's word.

@@ -54,6 +54,16 @@ impl Strand {
         Strand(self.0 & !THREAD_MASK)
     }
 
+    /// The block, in program order.
+    pub(crate) fn block(self) -> Strand {
+        self.on(Track::Now).block_of()
+    }
+
+    /// Whether two threads are of one block.
+    pub(crate) fn same_block(self, other: Strand) -> bool {
+        self.block() == other.block()
+    }
+
     /// The chain itself: its host, or its stream's operations.
     pub(crate) fn chain(chain: u32) -> Strand {
         Strand(u64::from(chain) << CHAIN_SHIFT)

@@ -28,6 +28,8 @@ pub(crate) enum What {
     Misaligned,
     /// A collective call that another member of the team makes otherwise.
     Unequal { mine: Asked, other: Call },
+    /// A shuffle from a lane that is not in the mask, or has exited.
+    Shuffle { mask: u32, source: u32 },
     /// A call that not all of its scope make together: which, and who is missing.
     Scope(String),
 }
@@ -51,6 +53,7 @@ impl What {
             What::Unwritten { .. } => "read of memory that was never written",
             What::Misaligned => "misaligned word",
             What::Unequal { .. } => "a collective call with unequal arguments",
+            What::Shuffle { .. } => "a shuffle from a lane that takes no part in it",
             What::Scope(_) => "not all threads of a scope make a call together",
         }
     }
@@ -58,7 +61,7 @@ impl What {
 
 impl Fault {
     pub(crate) fn of(strand: Strand, site: u32, spot: Spot, access: &Access, what: What) -> Fault {
-        let who = Seen { strand, site, write: access.write, atomic: access.atomic };
+        let who = Seen { strand, site, clock: 0, write: access.write, atomic: access.atomic, nbi: false };
         Fault { who, site, spot, bytes: access.bytes, what }
     }
 
@@ -76,6 +79,12 @@ impl Fault {
                 let (one, two) = (report::who(world, &line, &self.who), report::who(world, &there, &seen));
                 let [mine, other] = [*mine, other.asked].map(|asked| arguments(&asked));
                 format!("{head}\n  {one}: {mine}\n  {two}: {other}")
+            }
+            What::Shuffle { mask, source } => {
+                let why =
+                    if mask >> source & 1 == 0 { "which the mask has not" } else { "which is not there" };
+                let who = report::who(world, &line, &self.who);
+                format!("{head}\n  {who}: of lane {source}, {why}, with mask {mask:#010x}: its value is undefined")
             }
             What::Scope(text) => format!("{head}\n  {}: {text}", report::who(world, &line, &self.who)),
             _ => format!(
@@ -111,7 +120,7 @@ impl Fault {
                 let text = report::place(world, self.spot);
                 format!("{text}: not a multiple of the word's size, and so not atomic; GPUs fail")
             }
-            What::Scope(_) | What::Unequal { .. } => String::new(),
+            What::Scope(_) | What::Shuffle { .. } | What::Unequal { .. } => String::new(),
         }
     }
 

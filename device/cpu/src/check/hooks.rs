@@ -8,6 +8,7 @@ use super::actor::{Access, Effect, Order};
 use super::block::CheckedThread;
 use super::calls::Asked;
 use super::clock::Track;
+use super::scope::Scope;
 use crate::context::ThreadContext;
 
 /// `rushmem_cpu_checker`.
@@ -20,6 +21,7 @@ pub(crate) struct CheckHooks {
     order: unsafe extern "C" fn(*mut ThreadContext, u32),
     remote: unsafe extern "C" fn(*mut ThreadContext, *const RemoteCall),
     collective: unsafe extern "C" fn(*mut ThreadContext, *const CollectiveCall),
+    shuffle: unsafe extern "C" fn(*mut ThreadContext, u32, u32, *const c_void),
     enter: unsafe extern "C" fn(*mut ThreadContext, *const c_void),
     leave: unsafe extern "C" fn(*mut ThreadContext),
     memmove: unsafe extern "C" fn(*mut c_void, *const c_void, usize) -> *mut c_void,
@@ -34,6 +36,7 @@ pub(crate) static CHECK_HOOKS: CheckHooks = CheckHooks {
     order,
     remote,
     collective,
+    shuffle,
     enter,
     leave,
     memmove: libc::memmove,
@@ -111,7 +114,8 @@ unsafe extern "C" fn access(
             return checked.volatile(at as usize, bytes, flags & WRITE != 0, counter as usize);
         }
         let track = if flags & NBI != 0 { Track::Nbi } else { Track::Now };
-        let access = Access { bytes, write: flags & WRITE != 0, atomic: false, track, site: 0 };
+        let (write, nbi) = (flags & WRITE != 0, flags & NBI != 0);
+        let access = Access { bytes, write, atomic: None, track, nbi, site: 0 };
         checked.access(at as usize, access, counter as usize);
     }
 }
@@ -130,7 +134,7 @@ unsafe extern "C" fn atomic(thread: *mut ThreadContext, call: *const AtomicCall)
     unsafe {
         match checked(thread) {
             Some(checked) => {
-                let (order, counter) = (Order::of(call.order), call.counter as usize);
+                let (order, counter) = (Order::of(call.order, checked.scope()), call.counter as usize);
                 if call.at as usize % call.bytes as usize != 0 {
                     checked.misaligned(call.at as usize, None, call.bytes as usize, counter);
                     return perform_unaligned(call);
@@ -214,13 +218,13 @@ unsafe extern "C" fn fence(thread: *mut ThreadContext, order: i32) {
     // SAFETY: the kernel's running thread, whose block nothing else uses meanwhile.
     unsafe {
         if let Some(checked) = checked(thread) {
-            checked.fence(Order::of(order));
+            checked.fence(Order::of(order, checked.scope()));
         }
     }
 }
 
 /// 1: a fence of puts; 2: a quiet; 3 to 5: an nbi operation begins; 0: it has ended; 6: the
-/// library synchronises with the host; 7: it has; 8, up to 0: a packet is sent.
+/// library synchronises with the host; 7: it has; 8, up to 0: a packet is sent; 16 to 19: scopes.
 unsafe extern "C" fn order(thread: *mut ThreadContext, what: u32) {
     // SAFETY: the kernel's running thread, whose block nothing else uses meanwhile.
     unsafe {
@@ -233,6 +237,7 @@ unsafe extern "C" fn order(thread: *mut ThreadContext, what: u32) {
             5 => checked.begin([Track::Nbi, Track::Now]),
             6 | 7 => checked.inner(what == 6),
             8 => checked.begin_packet(),
+            16.. => checked.scoped(Scope::of(what - 16)),
             _ => checked.begin([Track::Now, Track::Now]),
         }
     }
@@ -249,7 +254,7 @@ unsafe extern "C" fn remote(thread: *mut ThreadContext, call: *const RemoteCall)
             if matches!(call.what, 4..=6) && at % bytes != 0 {
                 checked.misaligned(at, Some(call.pe), bytes, counter);
             }
-            let plain = |write, track| Access { bytes, write, atomic: false, track, site: 0 };
+            let plain = |write, track| Access { bytes, write, atomic: None, track, nbi: false, site: 0 };
             match call.what {
                 // Receivers poll a packet's value beside its number, before it has come, too. Neither says
                 // anything of other memory.
@@ -279,6 +284,16 @@ unsafe extern "C" fn collective(thread: *mut ThreadContext, call: *const Collect
         match call.first {
             -1 => checked.asked(Asked { collective, size, more, tag }),
             first => checked.calls(call.slots, first, call.phase, tag, call.counter as usize),
+        }
+    }
+}
+
+/// A lane has asked for the value of `source`, which has handed none in under this mask.
+unsafe extern "C" fn shuffle(thread: *mut ThreadContext, mask: u32, source: u32, counter: *const c_void) {
+    // SAFETY: the kernel's running thread, whose block nothing else uses meanwhile.
+    unsafe {
+        if let Some(checked) = checked(thread) {
+            checked.shuffles(mask, source, counter as usize);
         }
     }
 }

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use super::actor::{Access, Effect, Order, Spot};
 use super::calls;
-use super::clock::Track;
+use super::clock::{Clock, Strand, Track};
 use super::report;
+use super::segment::{Segment, Word};
 use super::world::{ChainState, World};
 use crate::lock::lock;
 use crate::stack_trace::Counters;
@@ -73,10 +74,10 @@ impl World {
         let mut state = chain.state();
         if !chain.is_host() {
             // What is on one stream happens in order, signals too.
-            state.actor.fence(&self.segment, Order { acquire: true, release: true });
+            state.actor.fence(&self.segment, Order::BOTH);
         }
         let is_host = chain.is_host();
-        let mut notes = Notes { world: self, state: &mut state, site, is_host, under_way: false };
+        let mut notes = Notes { world: self, state: &mut state, site, is_host, nbi: false, under_way: false };
         let result = note(&mut notes);
         if notes.under_way {
             state.actor.begun();
@@ -107,9 +108,9 @@ impl World {
         let all = all.clock();
         let Some(word) = self.segment.word(team.word_key(number)) else { return };
         let _held = word.hold();
-        let mut clock = super::actor::read(&self.segment, word);
+        let mut clock = read(&self.segment, word);
         clock.join(all.entries());
-        super::actor::write(&self.segment, word, &clock);
+        write(&self.segment, word, &clock);
     }
 
     /// All members have come to the round.
@@ -117,7 +118,7 @@ impl World {
         let Some(word) = self.segment.word_if_any(team.word_key(number)) else { return };
         let clock = {
             let _held = word.hold();
-            super::actor::read(&self.segment, word)
+            read(&self.segment, word)
         };
         self.current().state().actor.learn(clock.entries());
     }
@@ -140,12 +141,24 @@ impl World {
     }
 }
 
+/// What has come to a round; under its lock.
+fn read(segment: &Segment, word: &Word) -> Clock {
+    let entries = segment.entries(word);
+    Clock::of_sorted(entries.into_iter().map(|(strand, clock)| (Strand::from_bits(strand), clock)).collect())
+}
+
+/// Says what has come to a round; under its lock.
+fn write(segment: &Segment, word: &Word, clock: &Clock) {
+    segment.set_entries(word, clock.entries().iter().map(|&(strand, clock)| (strand.bits(), clock)));
+}
+
 /// What an operation does.
 pub struct Notes<'a> {
     world: &'a Arc<World>,
     state: &'a mut ChainState,
     site: u32,
     is_host: bool,
+    nbi: bool,
     /// Whether what was noted goes on behind the call.
     under_way: bool,
 }
@@ -160,21 +173,27 @@ impl Notes<'_> {
 
     fn access(&mut self, memory: Place, access: Access) {
         let Some(spot) = self.spot(memory).filter(|spot| !self.world.is_own(*spot)) else { return };
+        let access = Access { nbi: self.nbi, ..access };
         self.under_way |= matches!(access.track, Track::Far | Track::Nbi);
         let ChainState { actor, pages, found } = &mut *self.state;
         actor.access(&self.world.segment, pages, spot, access, found);
     }
 
+    /// What follows is an nbi operation's: others that are under way may be carried out before it.
+    pub fn nbi(&mut self) {
+        self.nbi = true;
+    }
+
     /// Reads bytes.
     pub fn reads(&mut self, memory: Place, bytes: usize, when: When) {
         let (track, site) = (when.track(), self.site);
-        self.access(memory, Access { bytes, write: false, atomic: false, track, site });
+        self.access(memory, Access { bytes, write: false, atomic: None, track, nbi: false, site });
     }
 
     /// Writes bytes.
     pub fn writes(&mut self, memory: Place, bytes: usize, when: When) {
         let (track, site) = (when.track(), self.site);
-        self.access(memory, Access { bytes, write: true, atomic: false, track, site });
+        self.access(memory, Access { bytes, write: true, atomic: None, track, nbi: false, site });
     }
 
     /// Reads a word in one piece, which orders nothing.
@@ -218,7 +237,10 @@ impl Notes<'_> {
     fn tracked(&mut self, memory: Place, bytes: usize, order: Order, effect: Effect, track: Track) {
         let write = effect != Effect::Load;
         let relaxed = write && !order.release;
-        self.access(memory, Access { bytes, write, atomic: true, track, site: self.site });
+        self.access(
+            memory,
+            Access { bytes, write, atomic: Some(order.scope), track, nbi: false, site: self.site },
+        );
         let order = Order { release: order.release || relaxed && self.is_host, ..order };
         if let Some(spot) = self.spot(memory) {
             self.state.actor.atomic(&self.world.segment, spot, order, effect, || ((), true));

@@ -9,13 +9,13 @@
 //! takes it up, fences do both for relaxed accesses; a relaxed access alone orders nothing. A kernel's start
 //! and end are fences of its threads. Device headers are written in these terms, and so their signals, waits,
 //! barriers and collectives carry clocks by themselves, by the very accesses that they are made of; a
-//! packet's are relaxed. `__syncthreads`, warp operations, launches, streams and events join clocks directly.
-//! Operations that the host or the network carries out are noted where they are asked for ([`host`],
-//! `impl/net/ring.h`).
+//! packet's are relaxed. Each operation counts in its scope ([`scope`]). `__syncthreads`, warp operations,
+//! launches, streams and events join clocks directly. Operations that the host or the network carries out are
+//! noted where they are asked for ([`host`], `impl/net/ring.h`).
 //!
 //! **Far and nbi.** An operation that may happen later than its call is an access of another track of its
 //! strand. A quiet (of far puts: a fence, too) completes what it knows of; until then nothing follows it, not
-//! even its own thread.
+//! even its own thread, nor another nbi operation of it.
 //!
 //! **Accesses.** For each 8 bytes the last four accesses are kept ([`segment`]): who, which bytes, when, from
 //! which line. An access that conflicts with one of them that it does not know of is a race. Forgotten are
@@ -49,6 +49,7 @@ pub(crate) mod hooks;
 mod host;
 mod launch;
 mod report;
+mod scope;
 mod segment;
 mod shared;
 mod variables;

@@ -8,6 +8,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::actor::{Conflict, Seen, Spot};
 use super::clock::Track;
 use super::findings::say;
+use super::scope::Scope;
 use super::world::World;
 use crate::check_mode::Mode;
 use crate::lock::lock;
@@ -79,10 +80,14 @@ pub(super) fn line(world: &World, site: u32) -> String {
 /// Who accesses memory there, and how.
 pub(super) fn access(world: &World, line: &str, seen: &Seen) -> String {
     let verb = match (seen.write, seen.atomic) {
-        (true, true) => "writes atomically",
-        (true, false) => "writes",
-        (false, true) => "reads atomically",
-        (false, false) => "reads",
+        (true, None) => "writes",
+        (false, None) => "reads",
+        (true, Some(Scope::System)) => "writes atomically",
+        (false, Some(Scope::System)) => "reads atomically",
+        (true, Some(Scope::Device)) => "writes atomically in device scope",
+        (false, Some(Scope::Device)) => "reads atomically in device scope",
+        (true, Some(Scope::Block)) => "writes atomically in block scope",
+        (false, Some(Scope::Block)) => "reads atomically in block scope",
     };
     let when = match seen.strand.track() {
         Track::Now | Track::Put => "",
@@ -134,7 +139,14 @@ pub(super) fn place(world: &World, spot: Spot) -> String {
 fn missing(world: &World, conflict: &Conflict) -> String {
     let (first, second) = (conflict.first.strand, conflict.second.strand);
     let [one, two] = [first, second].map(|strand| world.segment.pe_of(strand.chain_number()));
-    let text = if first.track() == Track::Nbi || second.track() == Track::Nbi {
+    let is_one = first.on(Track::Now) == second.on(Track::Now);
+    let text = if is_one && conflict.first.nbi && conflict.second.nbi {
+        "no fence or quiet between them: nbi operations of one thread may be carried out in any order"
+    } else if conflict.first.atomic.is_some() && conflict.second.atomic.is_some() {
+        "their scopes do not include both threads: they are not atomic with respect to each other"
+    } else if conflict.narrow {
+        "the scope of a fence or an atomic between them does not include both threads"
+    } else if first.track() == Track::Nbi || second.track() == Track::Nbi {
         "no quiet between them that the other one follows"
     } else if [first, second].iter().any(|strand| strand.track() == Track::Far) {
         "no fence, quiet or barrier between them: the put may still be on its way"

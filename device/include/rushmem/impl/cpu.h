@@ -149,14 +149,21 @@ RUSHMEM_DEVICE void note_call(uint64_t slots, uint64_t phase, uint32_t tag, int 
 
 /* Adds to a word that blocks of one launch share, after what this thread has done or seen. */
 RUSHMEM_DEVICE uint64_t arrive_word(uint64_t *at, uint64_t value) {
+  RUSHMEM_CPU_SCOPED(RUSHMEM_CPU_OF_DEVICE);
   return __atomic_fetch_add(reinterpret_cast<alias<uint64_t> *>(at), value, __ATOMIC_RELEASE);
 }
 /* The launch's own; null where blocks take turns. */
 RUSHMEM_DEVICE uint64_t *grid_word() { return rushmem_cpu_self->block->grid_barrier; }
 RUSHMEM_DEVICE bool blocks_can_meet() { return grid_word() != nullptr; }
-RUSHMEM_DEVICE void fence_acq_rel_gpu() { __atomic_thread_fence(__ATOMIC_ACQ_REL); }
+RUSHMEM_DEVICE void fence_acq_rel_gpu() {
+  RUSHMEM_CPU_SCOPED(RUSHMEM_CPU_OF_DEVICE);
+  __atomic_thread_fence(__ATOMIC_ACQ_REL);
+}
 /* Stores to a word that threads of this device alone read, after what this thread has done or seen. */
-RUSHMEM_DEVICE void store_release_word_gpu(uint64_t *to, uint64_t value) { store_release_word(to, value); }
+RUSHMEM_DEVICE void store_release_word_gpu(uint64_t *to, uint64_t value) {
+  RUSHMEM_CPU_SCOPED(RUSHMEM_CPU_OF_DEVICE);
+  store_release_word(to, value);
+}
 
 /* 16 bytes of a peer's array, or of this PE's, as two words. */
 struct pair {

@@ -16,7 +16,7 @@ pub(super) fn note(check: &Arc<World>, op: &Op, way: Reached, pe: i32, form: For
     let there = |at| if way == Reached::Net { Place::Of(pe, at) } else { Place::At(at) };
     let later = if form == Form::Nbi { When::Complete } else { When::Now };
     let delivered = if form == Form::Nbi || way == Reached::Net { When::Ordered } else { When::Delivered };
-    check.note(op.name(), |notes| match *op {
+    let each = |notes: &mut Notes<'_>| match *op {
         // Single words go in one piece: the Rust API's p is such a put.
         Op::Put(Movement::Bytes(t)) if is_word(t.remote, t.bytes) => {
             notes.reads(Place::At(t.local.at), t.bytes, later);
@@ -44,6 +44,12 @@ pub(super) fn note(check: &Arc<World>, op: &Op, way: Reached, pe: i32, form: For
             note_put(notes, data, later, there, When::Now);
             notes.signals(there(at));
         }
+    };
+    check.note(op.name(), |notes| {
+        if form == Form::Nbi {
+            notes.nbi();
+        }
+        each(notes);
     });
 }
 

@@ -20,7 +20,9 @@ impl Rig {
 
     /// Whether the access races with one before it.
     fn races(&mut self, strand: usize, at: Spot, write: bool, atomic: bool) -> bool {
-        let access = Access { bytes: 8, write, atomic, track: Track::Now, site: strand as u32 + 1 };
+        let atomic = atomic.then_some(Scope::System);
+        let access =
+            Access { bytes: 8, write, atomic, track: Track::Now, nbi: false, site: strand as u32 + 1 };
         let mut found = Vec::new();
         self.actors[strand].access(&self.segment, &mut self.pages, at, access, &mut found);
         self.actors[strand].clock += 1;

@@ -7,6 +7,7 @@ use crate::check::actor::{Access, Spot};
 use crate::check::calls::{self, Asked, Call};
 use crate::check::clock::Track;
 use crate::check::fault::{Fault, What};
+use crate::check::scope::Scope;
 use crate::check::variables::{find, Accessed};
 use crate::padding::GUARD;
 use crate::stack_trace::Counters;
@@ -77,7 +78,7 @@ impl CheckedBlock {
         }
         let strand = self.threads[thread].actor.strand;
         let spot = Spot { space: launch.world().private, at: 0 };
-        let access = Access { bytes: 0, write: false, atomic: false, track: Track::Now, site };
+        let access = Access { bytes: 0, write: false, atomic: None, track: Track::Now, nbi: false, site };
         self.fault(Fault::of(strand, site, spot, &access, What::Scope(said)));
     }
 }
@@ -114,9 +115,32 @@ impl CheckedThread {
         let Some(spot) = spot.filter(|spot| !world.is_own(*spot) && block.launch.code.check.memory) else {
             return;
         };
-        let access = Access { bytes, write: true, atomic: true, track: Track::Now, site: 0 };
+        let access = Access {
+            bytes,
+            write: true,
+            atomic: Some(Scope::System),
+            track: Track::Now,
+            nbi: false,
+            site: 0,
+        };
         let site = block.site(counter, frames);
         block.fault(Fault::of(actor.strand, site, spot, &access, What::Misaligned));
+    }
+
+    /// A shuffle takes the value of a lane that takes no part in it.
+    ///
+    /// # Safety
+    /// As for [`CheckedThread::parts`].
+    pub(crate) unsafe fn shuffles(&mut self, mask: u32, source: u32, counter: usize) {
+        // SAFETY: the caller's word.
+        let (block, actor, frames) = unsafe { self.parts() };
+        if !block.launch.code.check.memory {
+            return;
+        }
+        let site = block.site(counter, frames);
+        let spot = Spot { space: block.launch.world().private, at: 0 };
+        let access = Access { bytes: 0, write: false, atomic: None, track: Track::Now, nbi: false, site };
+        block.fault(Fault::of(actor.strand, site, spot, &access, What::Shuffle { mask, source }));
     }
 
     /// What the collective call is asked for that it is about to make.
@@ -141,7 +165,7 @@ impl CheckedThread {
         let call = Call { asked, strand, site };
         if let Some(other) = calls::meet(&world.segment, slots, first, phase, call) {
             let spot = Spot { space: world.private, at: 0 };
-            let access = Access { bytes: 0, write: false, atomic: false, track: Track::Now, site };
+            let access = Access { bytes: 0, write: false, atomic: None, track: Track::Now, nbi: false, site };
             block.fault(Fault::of(strand, site, spot, &access, What::Unequal { mine: asked, other }));
         }
     }
