@@ -61,7 +61,7 @@ impl<'w> Memory<'w> {
 /// Programs of the host: a name, what is asked of the report, and the program, with its mistake or without.
 type HostProgram = (&'static str, [&'static str; 2], fn(&Memory<'_>, &Module<'_>, bool));
 
-const HOST: [HostProgram; 24] = [
+const HOST: [HostProgram; 25] = [
     ("host_writes_under_kernel", ["// reads", "host, put"], |m, module, bad| {
         let stream = m.world.default_stream();
         m.start(&module.kernel("reads").unwrap(), &stream);
@@ -207,6 +207,29 @@ const HOST: [HostProgram; 24] = [
         if bad { m.world.sync_all_on(&stream) } else { m.world.barrier_all_on(&stream) }.unwrap();
         stream.synchronize().unwrap();
         m.data.to_vec().unwrap();
+    }),
+    // Calls so large that they are puts where members are far; what they have put is there on return.
+    ("large_collectives_of_a_stream", ["stream, put", "host, get"], |m, _, bad| {
+        let (stream, team) = (m.world.default_stream(), m.world.team());
+        let [dst, src] = [(); 2].map(|()| m.world.alloc::<i32>(12_000).unwrap());
+        let [to, from] = [&dst, &src].map(|all| all.slice(0..6000).unwrap());
+        stream.reduce(&team, &to, &from, rushmem::Sum).unwrap();
+        stream.synchronize().unwrap();
+        dst.to_vec().unwrap();
+        stream.fcollect(&team, &dst, &from).unwrap();
+        stream.synchronize().unwrap();
+        dst.to_vec().unwrap();
+        stream.alltoall(&team, &dst, &src).unwrap();
+        stream.broadcast(&team, &to, &from, 0).unwrap();
+        if bad {
+            m.data.put_from_on(&m.src, m.world.right(), &stream).unwrap();
+            m.world.sync_all_on(&stream).unwrap();
+        }
+        stream.synchronize().unwrap();
+        dst.to_vec().unwrap();
+        m.data.to_vec().unwrap();
+        dst.free().unwrap();
+        src.free().unwrap();
     }),
     ("reduce_under_kernel", ["// writes", "host, the source"], |m, module, bad| {
         let args = (&m.src, &m.data, m.flags.words());

@@ -21,7 +21,7 @@ template <typename Scope, typename T> RUSHMEM_OUTLINED void alltoall_any(team t,
     c.meet();
     write_to_all<unit_of<T>::value>(c, reinterpret_cast<char *>(dst + me * n), reinterpret_cast<const char *>(src),
                                     n * sizeof(T), n * sizeof(T));
-    c.meet();
+    c.meet_behind_puts();
     written(c);
   } else {
     exchange<Scope>(c, words_of<T>(n), words_from<T, true>{src, n}, block_each<T>{dst, n});
@@ -136,7 +136,7 @@ RUSHMEM_DEVICE void alltoalls(const team &t, T *dst, const T *src, size_t dst_st
         there[k * dst_stride] = from[k * src_stride];
       }
     }
-    c.meet();
+    c.meet_behind_puts();
     impl::written(c);
   } else {
     impl::exchange<Scope>(

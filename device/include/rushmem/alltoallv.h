@@ -57,7 +57,7 @@ RUSHMEM_DEVICE void alltoallv(const team &t, T *dst, const size_t *dst_at, size_
       impl::copy_to_member(c, dst + c.lines()[to].said[1], src + src_at[to], n[to], to);
     }
     impl::copy_own(c, dst + dst_at[me], src + src_at[me], n[me]);
-    c.meet();
+    c.meet_behind_puts();
     impl::written(c);
   } else if (most != 0) {
     impl::exchange<Scope>(

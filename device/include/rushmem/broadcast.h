@@ -104,7 +104,7 @@ RUSHMEM_DEVICE void broadcast_direct(call<Scope> &c, T *dst, const T *src, size_
     write_to_all<unit_of<T>::value>(c, reinterpret_cast<char *>(dst), reinterpret_cast<const char *>(src), 0,
                                     n * sizeof(T));
   }
-  c.meet();
+  c.meet_behind_puts();
   written(c);
 }
 

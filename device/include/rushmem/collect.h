@@ -45,7 +45,7 @@ RUSHMEM_DEVICE void collect(const team &t, T *dst, const T *src, size_t n) {
     c.meet();
     impl::write_to_all<impl::unit_of<T>::value>(c, reinterpret_cast<char *>(dst + before),
                                                 reinterpret_cast<const char *>(src), 0, n * sizeof(T));
-    c.meet();
+    c.meet_behind_puts();
     impl::written(c);
   } else if (most != 0) {
     impl::exchange<Scope>(

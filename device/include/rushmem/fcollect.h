@@ -32,7 +32,7 @@ template <typename Scope, typename T> RUSHMEM_OUTLINED void fcollect_any(team t,
     char *block_ = reinterpret_cast<char *>(dst + static_cast<size_t>(t.raw.my_pe) * n);
     c.meet();
     write_to_all<unit_of<T>::value>(c, block_, reinterpret_cast<const char *>(src), 0, n * sizeof(T));
-    c.meet();
+    c.meet_behind_puts();
     written(c);
   } else {
     exchange<Scope>(c, words_of<T>(n), words_from<T, false>{src, n}, block_each<T>{dst, n});

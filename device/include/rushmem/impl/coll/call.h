@@ -357,6 +357,13 @@ template <typename Scope> struct call {
     }
     met();
   }
+  /* The same behind what this call has put, which each member has that has met: of this PE's scopes the first
+   * thread puts to far members, and meet() orders that. Checked runs are told here, as a program's own puts are
+   * in no order by a sync. */
+  RUSHMEM_DEVICE void meet_behind_puts() {
+    note(noted_fence);
+    meet();
+  }
   RUSHMEM_DEVICE void meet_lines() {
     show(next);
     check_busy();

@@ -178,7 +178,7 @@ RUSHMEM_DEVICE void reduce_by_puts(call<Scope> &c, T *dst, const T *src, size_t 
     const size_t to = static_cast<size_t>(c.right(s));
     send(dst + (me < to ? me : me - 1) * share, src + begin(to), length(to), static_cast<int>(to));
   }
-  c.meet();
+  c.meet_behind_puts();
   T *own = dst + begin(me);
   const span mine = within(length(me));
   combine_pieces<group, T, Op>(own, src + begin(me), dst, share, c.t.raw.my_pe, c.t.raw.n_pes, length(me) / sizeof(T),
@@ -186,7 +186,7 @@ RUSHMEM_DEVICE void reduce_by_puts(call<Scope> &c, T *dst, const T *src, size_t 
   c.meet();
   RUSHMEM_ROLLED
   for (int s = 1; s < c.t.raw.n_pes; ++s) send(own, own, length(me), c.right(s));
-  c.meet();
+  c.meet_behind_puts();
   written(c);
 }
 
