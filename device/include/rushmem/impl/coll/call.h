@@ -357,9 +357,9 @@ template <typename Scope> struct call {
     }
     met();
   }
-  /* The same behind what this call has put, which each member has that has met: of this PE's scopes the first
-   * thread puts to far members, and meet() orders that. Checked runs are told here, as a program's own puts are
-   * in no order by a sync. */
+  /* The same behind what this call has put, which is there for each member that has met: the first thread
+   * of a scope puts to far members, and its fence in meet() orders that. The note is for checked runs;
+   * meet() itself has none, as a program's own puts are in no order by a sync. */
   RUSHMEM_DEVICE void meet_behind_puts() {
     note(noted_fence);
     meet();
