@@ -5,6 +5,7 @@
 
 mod accesses;
 
+use std::cell::Cell;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
@@ -109,6 +110,8 @@ pub(crate) struct Actor {
     missed: Clock,
     /// Words whose clock was taken up at that version, in that scope.
     seen: [(u64, u32, Scope); 4],
+    /// A strand that was found to be known up to there: what is known only grows.
+    covered: Cell<(Strand, u32)>,
 }
 
 impl Actor {
@@ -122,6 +125,7 @@ impl Actor {
             volatiles: Vec::new(),
             missed: Clock::default(),
             seen: [(u64::MAX, 0, Scope::System); 4],
+            covered: Cell::new((strand, 0)),
         }
     }
 

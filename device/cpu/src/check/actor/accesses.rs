@@ -208,7 +208,19 @@ impl Actor {
             Track::Now | Track::Put => true,
             _ => matches!(track, Track::Far | Track::Nbi) && !(both_nbi && clock != self.clock),
         };
-        other.on(Track::Now) == self.strand && in_order || self.known.covers(other, clock)
+        if other.on(Track::Now) == self.strand && in_order {
+            return true;
+        }
+        // Neighbours in memory are mostly of one strand.
+        let (strand, until) = self.covered.get();
+        if strand == other && clock <= until {
+            return true;
+        }
+        let covers = self.known.covers(other, clock);
+        if covers {
+            self.covered.set((other, clock));
+        }
+        covers
     }
 }
 
