@@ -361,7 +361,7 @@ template <typename Scope> struct call {
    * of a scope puts to far members, and its fence in meet() orders that. The note is for checked runs;
    * meet() itself has none, as a program's own puts are in no order by a sync. */
   RUSHMEM_DEVICE void meet_behind_puts() {
-    note(noted_fence);
+    if (!t.raw.all_near) note(noted_fence);
     meet();
   }
   RUSHMEM_DEVICE void meet_lines() {
