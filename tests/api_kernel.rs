@@ -144,6 +144,15 @@ fn templates_options_and_files_make_sources() {
     unsafe { module.kernel("twice").unwrap().launch(Launch::new(1, 1), (&x,)) }.unwrap();
     world.synchronize().unwrap();
     assert_eq!(x.to_vec().unwrap(), [41]);
+
+    // Each compiler has its own options: these define a macro, and would redefine it if both were taken.
+    let own = Source::file(&file).unwrap().cpu_option("-DEXTRA=2").gpu_option("-DEXTRA=3");
+    let module = world.load(own).unwrap();
+    x.fill(20).unwrap();
+    // SAFETY: one word, no other users.
+    unsafe { module.kernel("twice").unwrap().launch(Launch::new(1, 1), (&x,)) }.unwrap();
+    world.synchronize().unwrap();
+    assert_eq!(x.to_vec().unwrap(), [if on_gpus() { 43 } else { 42 }]);
     let error = Source::file(folder.path().join("missing.cu")).unwrap_err();
     assert!(error.code() == ErrorCode::Io && error.message().contains("missing.cu"), "{error}");
     world.finalize().unwrap();

@@ -51,7 +51,9 @@ fn load(source: &'static str, settings: &[(&str, &str)]) -> Option<(Exit, String
     pes.supervise(
         move |_| {
             let world = World::init().unwrap();
-            if let Err(e) = world.load(Source::text(source).name("ahead.cu")) {
+            if let Err(e) =
+                world.load(Source::text(source).name("ahead.cu").gpu_option("-lineinfo").cpu_option("-g"))
+            {
                 panic!("{e}");
             }
             world.finalize().unwrap();

@@ -58,7 +58,18 @@ impl Source {
         self.option(format!("--kernel={kernel}"))
     }
 
-    /// Adds a compiler option as it is.
+    /// Adds an option for the compiler of GPUs (NVRTC), such as `--maxrregcount=64`. The CPU device's does
+    /// not see it.
+    pub fn gpu_option(self, option: impl std::fmt::Display) -> Self {
+        self.option(format!("--nvrtc={option}"))
+    }
+
+    /// Adds an option for the CPU device's compiler, such as `-O3`. That of GPUs does not see it.
+    pub fn cpu_option(self, option: impl std::fmt::Display) -> Self {
+        self.option(format!("--cxx={option}"))
+    }
+
+    /// Adds a compiler option as it is, for either device: NVRTC for GPUs, g++ or clang++ for the CPU device.
     pub fn option(mut self, option: impl Into<String>) -> Self {
         self.options.push(option.into());
         self

@@ -212,7 +212,8 @@ impl World {
         Ok(())
     }
 
-    /// Compiles a CUDA C++ source for the world's device. `options` are further arguments of the compiler.
+    /// Compiles a CUDA C++ source for the world's device. `options` are further arguments of
+    /// the compiler: `--nvrtc=ARGUMENT` is one for GPUs alone, `--cxx=ARGUMENT` for the CPU device.
     #[pyo3(signature = (source, *, name="kernel.cu", options=vec![]))]
     fn load(&self, py: Python<'_>, source: &str, name: &str, options: Vec<String>) -> PyResult<Module> {
         Module::load(py, &self.core, source, name, options)

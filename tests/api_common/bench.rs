@@ -1,7 +1,6 @@
 //! What tests of kernels share: sources of tests/kernels that stand alone, and the report that such kernels
 //! leave.
 
-use super::place::on_gpus;
 use rushmem::{Kernel, KernelArgs, Launch, Module, Source, SymSlice, World};
 
 /// `SCOPE_*` of check.h.
@@ -31,7 +30,7 @@ pub use crate::kernels;
 
 /// A file with many instances of collectives, which compilers take minutes, on GPUs, to make fast.
 pub fn made_quickly(source: &str) -> Source {
-    Source::text(source).option(if on_gpus() { "--Ofast-compile=max" } else { "-O0" })
+    Source::text(source).gpu_option("--Ofast-compile=max").cpu_option("-O0")
 }
 
 /// A loaded file of kernels and the report that they write.

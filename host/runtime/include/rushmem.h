@@ -1856,7 +1856,9 @@ int32_t rushmem_team_prepare(rushmem_team_t *t, const char *collective, size_t w
 /* Compiles a CUDA C++ source for this PE's device and loads it. Local, but mostly called by all PEs: those
  * of a host that load the same source at once compile it once, and compiled sources are kept in a cache
  * (`RUSHMEM_CACHE_DIR`). `name` stands for the source in messages, such as `ring.cu`. `options` are further
- * compiler arguments (`-D…`, `-I…`), and `--kernel=scale<float>` asks for an instance of a kernel template.
+ * compiler arguments (`-D…`, `-I…`); `--nvrtc=ARGUMENT` is one for the compiler of GPUs alone,
+ * `--cxx=ARGUMENT` for that of the CPU device, and `--kernel=scale<float>` asks for an instance of a
+ * kernel template.
  *
  * `RUSHMEM_ERR_COMPILE`: the text holds the compiler's messages, with the source's own lines. */
 int32_t rushmem_module_load(rushmem_world_t *w,

@@ -44,7 +44,9 @@ unsafe fn list<'a, T>(first: *const T, n: usize, name: &str) -> Result<&'a [T]> 
 /// Compiles a CUDA C++ source for this PE's device and loads it. Local, but mostly called by all PEs: those
 /// of a host that load the same source at once compile it once, and compiled sources are kept in a cache
 /// (`RUSHMEM_CACHE_DIR`). `name` stands for the source in messages, such as `ring.cu`. `options` are further
-/// compiler arguments (`-D…`, `-I…`), and `--kernel=scale<float>` asks for an instance of a kernel template.
+/// compiler arguments (`-D…`, `-I…`); `--nvrtc=ARGUMENT` is one for the compiler of GPUs alone,
+/// `--cxx=ARGUMENT` for that of the CPU device, and `--kernel=scale<float>` asks for an instance of a
+/// kernel template.
 ///
 /// `RUSHMEM_ERR_COMPILE`: the text holds the compiler's messages, with the source's own lines.
 ///

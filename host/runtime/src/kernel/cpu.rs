@@ -11,6 +11,7 @@ use rushmem_device_cpu::{Cause, Compiler, Failure, LaunchConfig, Limits, Optimiz
 use super::args;
 use super::headers;
 use super::launch_name::LaunchName;
+use super::options::for_the_cpu;
 use super::stream::{CpuStream, StreamJob};
 use super::streams::Streams;
 use super::Common;
@@ -74,7 +75,7 @@ impl CpuRunner {
         let compiler = Compiler {
             cxx: config.cxx.clone(),
             cache_dir: config.cache_dir.clone(),
-            options,
+            options: for_the_cpu(options),
             headers: headers::DEVICE_HEADERS,
             optimization,
             limits,

@@ -14,6 +14,7 @@ pub(crate) mod handle;
 pub(crate) mod headers;
 mod launch_name;
 mod module;
+mod options;
 pub(crate) mod service;
 pub(crate) mod stream;
 pub(crate) mod streams;
@@ -87,7 +88,7 @@ fn gpu_compiler(config: &Config, capability: (u32, u32), options: Vec<String>) -
         nvjitlink: config.nvjitlink.clone(),
         cache_dir: config.cache_dir.clone(),
         capability,
-        options,
+        options: options::for_gpus(options),
         headers: headers::DEVICE_HEADERS,
     }
 }
