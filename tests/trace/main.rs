@@ -2,6 +2,7 @@
 //! `rushmem-info --trace` explains it: whole, nested, with the right peers, after any end of a process.
 
 mod counters;
+mod gpu;
 mod nvtx;
 mod retries;
 
