@@ -253,7 +253,8 @@ impl GpuRunner {
         self.trace_launch(function, &shape);
         // SAFETY: the caller vouches for the kernel, and for arguments of its parameters' types.
         let launch = || unsafe { function.kernel.launch(&shape, values, stream) };
-        self.put(stream, launch).map_err(|e| self.explain(function.with_hooks(e, &shape), &head()))?;
+        let refused = |e| if function.traced.is_some() { gpu_trace::refused(e, &shape) } else { e };
+        self.put(stream, launch).map_err(|e| self.explain(refused(e), &head()))?;
         function.flights.record(stream)?;
         self.note(stream, format!("kernel `{}` ({source})", function.name()));
         Ok(())
@@ -319,7 +320,7 @@ impl GpuRunner {
         let raw = stream.raw();
         let result = self.finish(raw, &|| stream.query());
         if let (Ok(()), Some(tracing)) = (&result, &self.tracing) {
-            tracing.has_ended(&|stream, launch| self.put(stream, launch));
+            tracing.compare_clocks();
         }
         lock(&self.noted).retain(|(noted, _)| *noted != raw);
         result
@@ -480,16 +481,6 @@ impl GpuCode {
 }
 
 impl GpuFunction {
-    /// Says what may be behind a launch that is refused.
-    fn with_hooks(&self, mut e: Error, shape: &Shape) -> Error {
-        let threads = shape.block.iter().map(|n| u64::from(*n)).product::<u64>();
-        if self.traced.is_some() && e.code == code::LAUNCH && threads > 512 {
-            e.message += "; kernels take more registers in a run with RUSHMEM_TRACE: launch smaller blocks, or load this \
-                          one with --maxrregcount=64";
-        }
-        e
-    }
-
     pub(super) fn name(&self) -> &str {
         self.kernel.name()
     }

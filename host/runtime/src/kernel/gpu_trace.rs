@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::{gpu_compiler, lock, Common};
 use crate::config::Config;
-use crate::error::{err, Result};
+use crate::error::{code, err, Error, Result};
 use crate::gpu::launch::Shape;
 use crate::gpu::module::{Kernel, Module};
 use crate::gpu::pinned::PinnedBox;
@@ -35,7 +35,7 @@ const KERNEL_LIMIT: Duration = Duration::from_millis(10);
 const FIRST_ANSWER: Duration = Duration::from_secs(1);
 const LATER_ANSWER: Duration = Duration::from_millis(3);
 /// The clocks are compared again so long after the last time.
-const AGAIN: Duration = Duration::from_secs(1);
+const AGAIN: Duration = Duration::from_millis(500);
 
 /// The options of a kernel that is compiled for GPUs, with the hooks where the run has a timeline.
 pub(super) fn options(config: &Config, mut options: Vec<String>) -> Vec<String> {
@@ -45,8 +45,15 @@ pub(super) fn options(config: &Config, mut options: Vec<String>) -> Vec<String> 
     options
 }
 
-/// Puts a launch on a stream.
-type Put<'a> = dyn Fn(&Stream, &dyn Fn() -> Result<()>) -> Result<()> + 'a;
+/// Says what may be behind a launch of that shape that is refused.
+pub(super) fn refused(mut e: Error, shape: &Shape) -> Error {
+    let threads = shape.block.iter().map(|n| u64::from(*n)).product::<u64>();
+    if e.code == code::LAUNCH && threads > 512 {
+        e.message += "; kernels take more registers in a run with RUSHMEM_TRACE: launch smaller blocks, or load this one \
+                      with --maxrregcount=64";
+    }
+    e
+}
 
 /// Of one PE.
 pub(super) struct GpuTracing {
@@ -99,7 +106,7 @@ impl GpuTracing {
         let made = GpuTracing::make(cuda, common, timeline);
         let tracing = made.map_err(|e| log::warn!("{who}: calls in kernels are not traced: {e}")).ok()?;
         // Without that kernel there is no NVRTC, and so no kernel with hooks.
-        if tracing.clock.is_some() && !tracing.read_clock(FIRST_ANSWER, &|_, launch| launch()) {
+        if tracing.clock.is_some() && !tracing.read_clock(FIRST_ANSWER) {
             log::warn!(
                 "{who}: the clock of {cuda} cannot be compared with the host's: calls in kernels are in the timeline where \
                  the host read of them, milliseconds late"
@@ -131,6 +138,7 @@ impl GpuTracing {
         }
         let Some(number) = self.trace.module(module.name(), module.kernel_names()) else { return Ok(None) };
         module.upload_trace(&TraceRing { module: number.into(), ..self.ring }, stream)?;
+        self.compare_clocks();
         Ok(Some(number))
     }
 
@@ -139,23 +147,25 @@ impl GpuTracing {
         self.trace.launch(module, kernel, shape.grid, shape.block);
     }
 
-    /// Work has ended: a moment to compare the clocks again, by a kernel that `put` launches.
-    pub(super) fn has_ended(&self, put: &Put<'_>) {
+    /// Work has ended or is about to begin: a moment to compare the clocks again. Code may be loaded
+    /// meanwhile: the kernel that does it waits for no other PE.
+    pub(super) fn compare_clocks(&self) {
         let (now, asked) = (now(), self.asked.load(Ordering::Relaxed));
         let is_time = now.saturating_sub(asked) >= AGAIN.as_nanos() as u64;
         let mine = || self.asked.compare_exchange(asked, now, Ordering::Relaxed, Ordering::Relaxed);
         if is_time && mine().is_ok() {
-            self.read_clock(LATER_ANSWER, put);
+            self.read_clock(LATER_ANSWER);
         }
     }
 
     /// Kernels have failed, and none of the PE's runs any more.
     pub(super) fn finish(&self) {
         self.trace.finish();
+        self.trace.flush();
     }
 
-    fn read_clock(&self, patience: Duration, put: &Put<'_>) -> bool {
-        let readings = self.clock.as_ref().map(|clock| clock.read(patience, put)).unwrap_or_default();
+    fn read_clock(&self, patience: Duration) -> bool {
+        let readings = self.clock.as_ref().map(|clock| clock.read(patience)).unwrap_or_default();
         self.trace.meet(&readings);
         !readings.is_empty()
     }
@@ -174,7 +184,7 @@ impl ClockKernel {
     }
 
     /// What the clock showed; nothing where the kernel did not come to run within `patience`.
-    fn read(&self, patience: Duration, put: &Put<'_>) -> Vec<Reading> {
+    fn read(&self, patience: Duration) -> Vec<Reading> {
         let _turn = lock(&self.turn);
         // One that came too late may run still.
         if !self.stream.query().is_ok_and(|done| done) {
@@ -188,8 +198,7 @@ impl ClockKernel {
         let shape = Shape { grid: one, block: one, shared: 0, cooperative: false, cluster: None };
         // SAFETY: a pointer and two numbers, as the kernel takes. It ends by itself, and the words outlive
         // it: freeing pinned memory waits for the GPU.
-        let launch = || unsafe { self.kernel.launch(&shape, &values, &self.stream) };
-        if let Err(e) = put(&self.stream, &launch) {
+        if let Err(e) = unsafe { self.kernel.launch(&shape, &values, &self.stream) } {
             log::debug!("the kernel that reads the GPU's clock was not launched: {e}");
             return Vec::new();
         }

@@ -109,6 +109,11 @@ impl GpuTrace {
         }
     }
 
+    /// What is there goes to the file.
+    pub(crate) fn flush(&self) {
+        self.timeline.flush();
+    }
+
     fn take(&self, last: bool) {
         let mut reading = lock(&self.reading);
         let mut reader = std::mem::take(&mut reading.reader);
