@@ -399,6 +399,8 @@ mod tests {
             ("RUSHMEM_FAR_GPU", "maybe"),
             ("RUSHMEM_FAR_COPIES", "pigeons"),
             ("RUSHMEM_COUNTERS", "some"),
+            ("RUSHMEM_TRACE_BLOCKS", "0"),
+            ("RUSHMEM_TRACE_BLOCKS", "some"),
             ("RUSHMEM_RING_SLOTS", "32"),
             ("RUSHMEM_RING_SLOTS", "100"),
             ("RUSHMEM_RING_SLOTS", "131072"),
