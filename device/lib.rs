@@ -22,6 +22,9 @@ pub const SERVICE: &str = include_str!("src/service.cu");
 /// The runtime's collectives in a stream's turn: templates over the headers.
 pub const COLLECTIVES: &str = include_str!("src/collectives.cu");
 
+/// The kernel by which a traced run compares a GPU's clock with the host's.
+pub const TRACE_CLOCK: &str = include_str!("src/trace_clock.cu");
+
 macro_rules! headers {
     ($($name:literal)*) => {
         &[$((concat!("rushmem/", $name), include_str!(concat!("include/rushmem/", $name)))),*]
@@ -30,13 +33,13 @@ macro_rules! headers {
 
 /// Path under an include directory, and text.
 pub const HEADERS: &[(&str, &str)] = headers! {
-    "abi.h" "abi_mailbox.h" "abi_queue.h" "abi_ring.h" "atomic.h" "card_word.h" "grid.h" "order.h" "rma.h" "rushmem.cuh" "scope.h" "shared.h" "signal.h" "state.h"
+    "abi.h" "abi_mailbox.h" "abi_queue.h" "abi_ring.h" "abi_trace.h" "atomic.h" "card_word.h" "grid.h" "order.h" "rma.h" "rushmem.cuh" "scope.h" "shared.h" "signal.h" "state.h"
     "strided.h" "sync.h" "test.h" "types.h" "wait.h"
     "packed.h" "stage.h" "impl/bulk.h"
     "alltoall.h" "alltoallv.h" "barrier.h" "broadcast.h" "collect.h" "fcollect.h" "reduce.h" "team.h"
     "impl/coll/call.h" "impl/coll/combine.h" "impl/coll/complex.h" "impl/coll/direct.h" "impl/coll/exchange.h" "impl/coll/grid.h"
     "impl/coll/limits.h" "impl/coll/operators.h" "impl/coll/relay.h" "impl/coll/sizes.h" "impl/coll/small.h" "impl/coll/staged.h" "impl/coll/staging.h"
-    "impl/copy.h" "impl/cpu.h" "impl/cuda.h" "impl/help.h" "impl/net/card.h" "impl/net/mlx5.h" "impl/net/net.h" "impl/net/proxy.h" "impl/net/queue.h" "impl/net/ring.h" "impl/net/send_queue.h" "impl/platform.h" "impl/route.h" "impl/stall.h" "impl/tiles.h" "impl/traits.h"
+    "impl/copy.h" "impl/cpu.h" "impl/cuda.h" "impl/help.h" "impl/net/card.h" "impl/net/mlx5.h" "impl/net/net.h" "impl/net/proxy.h" "impl/net/queue.h" "impl/net/ring.h" "impl/net/send_queue.h" "impl/platform.h" "impl/route.h" "impl/stall.h" "impl/tiles.h" "impl/trace.h" "impl/traits.h"
 };
 
 #[cfg(test)]

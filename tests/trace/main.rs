@@ -2,6 +2,7 @@
 //! `rushmem-info --trace` explains it: whole, nested, with the right peers, after any end of a process.
 
 mod counters;
+mod gpu;
 mod nvtx;
 mod retries;
 
@@ -82,6 +83,8 @@ fn number(value: &Value) -> f64 {
 
 /// Spans of one thread contain each other or have nothing in common, and none has a negative length.
 fn check_nesting(events: &[Value]) {
+    // Whole nanoseconds, as they were written.
+    let ns = |us: &Value| (number(us) * 1e3).round() as i64;
     let mut tids: Vec<&Value> = events.iter().map(|event| &event["tid"]).collect();
     tids.dedup();
     for tid in tids {
@@ -89,14 +92,14 @@ fn check_nesting(events: &[Value]) {
         let mut open = Vec::new();
         for event in events.iter().filter(|event| &event["tid"] == tid) {
             match event["ph"].as_str() {
-                Some("X") => spans.push((number(&event["ts"]), number(&event["ts"]) + number(&event["dur"]))),
-                Some("B") => open.push(number(&event["ts"])),
-                Some("E") => spans.push((open.pop().expect("it has begun"), number(&event["ts"]))),
+                Some("X") => spans.push((ns(&event["ts"]), ns(&event["ts"]) + ns(&event["dur"]))),
+                Some("B") => open.push(ns(&event["ts"])),
+                Some("E") => spans.push((open.pop().expect("it has begun"), ns(&event["ts"]))),
                 _ => {}
             }
         }
-        spans.sort_by(|a, b| a.0.total_cmp(&b.0).then(b.1.total_cmp(&a.1)));
-        let mut ends: Vec<f64> = Vec::new();
+        spans.sort_by_key(|(start, end)| (*start, -end));
+        let mut ends: Vec<i64> = Vec::new();
         for (start, end) in spans {
             assert!(start <= end);
             while ends.last().is_some_and(|last| *last <= start) {

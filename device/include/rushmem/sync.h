@@ -129,7 +129,7 @@ template <typename Scope> RUSHMEM_DEVICE void sync_near() {
  * Order: the scope's memory accesses before it, before those of all PEs after it. Cost: collective. */
 template <typename Scope = thread> RUSHMEM_DEVICE void sync_all() {
   RUSHMEM_TRACED(COLLECTIVE, "sync_all", Scope::rank() == 0, -1, 0, nullptr);
-  RUSHMEM_TRACED_ROUND(Scope::rank() == 0, 0, *state().sync_epoch + 1);
+  RUSHMEM_TRACED_ROUND(Scope::rank() == 0, 0, impl::load_relaxed_word(state().sync_epoch) + 1);
   impl::sync_near<Scope>();
 }
 
@@ -143,7 +143,7 @@ template <typename Scope = thread> RUSHMEM_DEVICE void sync_all() {
  * Order: the scope's operations before it are complete everywhere. Cost: collective and completion. */
 template <typename Scope = thread> RUSHMEM_DEVICE void barrier_all() {
   RUSHMEM_TRACED(COLLECTIVE, "barrier_all", Scope::rank() == 0, -1, 0, nullptr);
-  RUSHMEM_TRACED_ROUND(Scope::rank() == 0, 0, *state().sync_epoch + 1);
+  RUSHMEM_TRACED_ROUND(Scope::rank() == 0, 0, impl::load_relaxed_word(state().sync_epoch) + 1);
   impl::note(impl::noted_quiet);
   if (RUSHMEM_UNLIKELY(state().ring != nullptr)) {
     Scope::sync();

@@ -13,7 +13,7 @@ use rushmem_abi::reduction::Operator;
 use rushmem_abi::table::{CType, Families, Kind, C_TYPES};
 
 /// The device headers that repeat numbers; rushmem.h is generated (`host/runtime/tests/header.rs`).
-const HEADERS: [&str; 4] = ["abi.h", "abi_ring.h", "abi_mailbox.h", "abi_queue.h"];
+const HEADERS: [&str; 5] = ["abi.h", "abi_ring.h", "abi_mailbox.h", "abi_queue.h", "abi_trace.h"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -217,6 +217,7 @@ fn layouts_are_those_of_the_headers() {
         last_read last_atomic pad_tail rung ringing pad_rung completed probed settled fences pad_completed);
     fields!(layout, "rushmem_queues", RawQueues: queues segments n_segments sinks sink_busy sink_address sink_lkey
         reserved_key card_words reserved sink_tail pad_sink fences atomics atomics_over pad_fences);
+    fields!(layout, "rushmem_trace_ring", TraceRing: records claimed blocks module);
     layout.check();
 }
 

@@ -88,6 +88,9 @@ pub(crate) struct Config {
     pub(crate) check: check::Mode,
     /// Where timelines go (`RUSHMEM_TRACE`); the PE's number comes into the name.
     pub(crate) trace: Option<PathBuf>,
+    /// The blocks of a launch on a GPU whose calls are in a timeline, from its first one
+    /// (`RUSHMEM_TRACE_BLOCKS`, 8).
+    pub(crate) trace_blocks: u64,
     /// Whether calls are counted without a timeline, too (`RUSHMEM_COUNTERS`).
     pub(crate) counters: bool,
     /// NVRTC's library (`RUSHMEM_NVRTC`).
@@ -223,6 +226,7 @@ impl Config {
             cxx: get("RUSHMEM_CXX").map(PathBuf::from),
             check,
             trace: get("RUSHMEM_TRACE").map(PathBuf::from),
+            trace_blocks: get("RUSHMEM_TRACE_BLOCKS").map_or(Ok(8), |v| trace_blocks(&v))?,
             counters: get("RUSHMEM_COUNTERS").map_or(Ok(false), |v| on_or_off("RUSHMEM_COUNTERS", &v))?,
             nvrtc: get("RUSHMEM_NVRTC").map(PathBuf::from),
             nvjitlink: get("RUSHMEM_NVJITLINK").map(PathBuf::from),
@@ -268,6 +272,18 @@ fn capabilities(text: &str) -> Result<Vec<(u32, u32)>> {
 
 fn number(name: &str, text: &str) -> Result<u64> {
     text.trim().parse().map_err(|_| err!(ENVIRONMENT, "{name}={text}: expected a number, 0 or more"))
+}
+
+fn trace_blocks(text: &str) -> Result<u64> {
+    match text.trim() {
+        "all" => Ok(u64::MAX),
+        blocks => blocks.parse().ok().filter(|blocks| *blocks > 0).ok_or_else(|| {
+            err!(
+                ENVIRONMENT,
+                "RUSHMEM_TRACE_BLOCKS={text}: expected a number of blocks from 1, or all (default 8)"
+            )
+        }),
+    }
 }
 
 fn ring_slots(text: &str) -> Result<usize> {
@@ -383,6 +399,8 @@ mod tests {
             ("RUSHMEM_FAR_GPU", "maybe"),
             ("RUSHMEM_FAR_COPIES", "pigeons"),
             ("RUSHMEM_COUNTERS", "some"),
+            ("RUSHMEM_TRACE_BLOCKS", "0"),
+            ("RUSHMEM_TRACE_BLOCKS", "some"),
             ("RUSHMEM_RING_SLOTS", "32"),
             ("RUSHMEM_RING_SLOTS", "100"),
             ("RUSHMEM_RING_SLOTS", "131072"),

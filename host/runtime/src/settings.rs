@@ -8,7 +8,7 @@ use rushmem_bootstrap_uid::environment::detect_here;
 use crate::logging;
 
 /// Every `RUSHMEM_*` variable of the runtime, its launchers and tools. A test compares it with the sources.
-const KNOWN: [&str; 53] = [
+const KNOWN: [&str; 54] = [
     "RUSHMEM_BOOTSTRAP",
     "RUSHMEM_CACHE_DIR",
     "RUSHMEM_CARD",
@@ -56,6 +56,7 @@ const KNOWN: [&str; 53] = [
     "RUSHMEM_TEAM_MEMORY",
     "RUSHMEM_TIMEOUT",
     "RUSHMEM_TRACE",
+    "RUSHMEM_TRACE_BLOCKS",
     "RUSHMEM_TRANSPORT",
     "RUSHMEM_UCX_LIB",
     "RUSHMEM_UID",

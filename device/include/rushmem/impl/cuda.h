@@ -62,12 +62,15 @@ namespace impl {
 enum noted : uint32_t { noted_fence, noted_quiet, noted_put_nbi, noted_get_nbi, noted_put_signal_nbi, noted_packet };
 RUSHMEM_DEVICE void note(noted) {}
 RUSHMEM_DEVICE void note_arguments(uint32_t, uint64_t, uint64_t, uint32_t) {}
-RUSHMEM_DEVICE void note_call(uint64_t, uint64_t, uint32_t, int) {}
 struct noted_nbi {
   explicit RUSHMEM_DEVICE noted_nbi(noted) {}
 };
+/* What traced runs note, by impl/trace.h: nothing in any other run. */
+#if !defined(RUSHMEM_GPU_TRACE)
+RUSHMEM_DEVICE void note_call(uint64_t, uint64_t, uint32_t, int) {}
 #define RUSHMEM_TRACED(kind, name, is_first, pe, bytes, word_)
 #define RUSHMEM_TRACED_ROUND(is_first, slots, phase)
+#endif
 
 /* Whether what is short and frequent has code of its own, in line. */
 constexpr bool short_path = true;
@@ -450,5 +453,9 @@ RUSHMEM_DEVICE void fail(uint32_t why) {
 
 }  // namespace impl
 }  // namespace rushmem
+
+#if defined(RUSHMEM_GPU_TRACE)
+#include <rushmem/impl/trace.h>
+#endif
 
 #endif

@@ -6,8 +6,10 @@ mod mailbox;
 mod queue;
 mod ring;
 mod state;
+mod trace;
 
 pub use mailbox::*;
 pub use queue::*;
 pub use ring::*;
 pub use state::*;
+pub use trace::*;

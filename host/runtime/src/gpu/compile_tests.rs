@@ -222,3 +222,33 @@ fn the_types_of_extern_c_kernels_are_told() {
     let odd = "#if 0\n__global__ void gone() {}\n#endif\nextern \"C\" __global__ void k(int) {}\n";
     assert!(compiler.compile("odd.cu", odd).unwrap().instances.is_empty());
 }
+
+/// With the hooks a kernel is another one, has the variable that the runtime fills, and names and shapes as
+/// the runtime computes them; without them nothing of that is in it.
+#[test]
+fn a_kernel_of_a_traced_run_has_the_hooks_and_another_key() {
+    let temp = tempfile::tempdir().unwrap();
+    let Some(mut compiler) = compiler("a_kernel_of_a_traced_run_has_the_hooks_and_another_key", temp.path())
+    else {
+        return;
+    };
+    let plain = compiler.compile("ring.cu", RING).unwrap();
+    compiler.options = vec!["-DRUSHMEM_GPU_TRACE".into()];
+    let traced = compiler.compile("ring.cu", RING).unwrap();
+    for (cubin, has) in [(&plain, false), (&traced, true)] {
+        assert!(cubin.code.starts_with(b"\x7fELF") && contains(&cubin.code, "rushmem_state"));
+        assert_eq!(contains(&cubin.code, "rushmem_gpu_trace"), has);
+    }
+    assert_eq!(walk(&temp.path().join("cache")).iter().filter(|p| p.ends_with("kernel.cubin")).count(), 2);
+    let (hash, shape) = crate::trace::gpu_kernels::for_headers("foobar", [4, 5, 6], [7, 8, 9]);
+    let asserts = format!(
+        "#include <rushmem/rushmem.cuh>\n\
+         static_assert(rushmem::impl::hash_of_name(\"foobar\") == {hash}u, \"names\");\n\
+         static_assert(rushmem::impl::mix_of_shape(4, 5, 6, 7, 8, 9) == {shape}u, \"shapes\");\n\
+         __global__ void k(uint64_t *at) {{ rushmem::wait_until(at, rushmem::cmp::eq, 1); }}\n"
+    );
+    compiler.compile("asserts.cu", &asserts).unwrap();
+    // The kernel that reads the clock has no headers of rushmem's.
+    let clock = compiler.compile("trace_clock.cu", rushmem_device::TRACE_CLOCK).unwrap();
+    assert!(contains(&clock.code, "rushmem_trace_clock"));
+}

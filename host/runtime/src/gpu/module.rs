@@ -15,7 +15,7 @@ use super::stream::{Priority, Stream};
 use super::{names, signatures, Cuda};
 use crate::error::{err, Error, Result};
 use rushmem_abi::c::rushmem_arg_type_t;
-use rushmem_abi::device::{RawState, RUSHMEM_DEVICE_ABI_VERSION};
+use rushmem_abi::device::{RawState, TraceRing, RUSHMEM_DEVICE_ABI_VERSION};
 
 /// Machine code in a context.
 #[derive(Debug)]
@@ -26,6 +26,8 @@ pub(crate) struct Module {
     kernels: Vec<KernelEntry>,
     /// Where `rushmem_state` is, if the code has one.
     state: Option<usize>,
+    /// Where `rushmem_gpu_trace` is, if it was compiled for a traced run.
+    trace: Option<usize>,
 }
 
 // SAFETY: modules and their functions may be used by any thread.
@@ -78,10 +80,19 @@ impl Module {
             }
             other => return Err(failure("cuModuleLoadData", other).context(name)),
         }
-        let mut module =
-            Module { cuda: Arc::clone(cuda), raw, name: name.to_owned(), kernels: Vec::new(), state: None };
+        let mut module = Module {
+            cuda: Arc::clone(cuda),
+            raw,
+            name: name.to_owned(),
+            kernels: Vec::new(),
+            state: None,
+            trace: None,
+        };
         module.kernels = kernels(raw, instances).map_err(|e| e.context(name))?;
         module.state = state(cuda, raw).map_err(|e| e.context(name))?;
+        // One of another layout is another rushmem's, and stays empty: nothing is recorded.
+        let trace = variable(raw, c"rushmem_gpu_trace").map_err(|e| e.context(name))?;
+        module.trace = trace.filter(|(_, bytes)| *bytes == size_of::<TraceRing>()).map(|(at, _)| at);
         Ok(Arc::new(module))
     }
 
@@ -126,6 +137,20 @@ impl Module {
         // SAFETY: the code's state, which `load` has looked at.
         unsafe { send(at, state, stream) }
             .map_err(|e| e.context(format_args!("telling {} its PE", self.name)))
+    }
+
+    /// Whether its kernels write their calls where [`Module::upload_trace`] says.
+    pub(crate) fn has_trace(&self) -> bool {
+        self.trace.is_some()
+    }
+
+    /// Tells the code where its kernels write their calls. Before its first launch; waits on `stream` until
+    /// it is there.
+    pub(crate) fn upload_trace(&self, ring: &TraceRing, stream: &Stream) -> Result<()> {
+        let Some(at) = self.trace else { return Ok(()) };
+        // SAFETY: the code's variable, of which `load` has seen that it is as long.
+        unsafe { send(at, ring, stream) }
+            .map_err(|e| e.context(format_args!("telling {} where its calls are written", self.name)))
     }
 
     pub(super) fn entry(&self, index: usize) -> &KernelEntry {
@@ -236,35 +261,40 @@ pub(crate) unsafe fn tell(
     Ok(true)
 }
 
-/// Copies the state to a module's, and waits until it is there.
+/// Copies a value to a module's variable, and waits until it is there.
 ///
 /// # Safety
-/// `at` is what [`state`] gave.
-unsafe fn send(at: usize, told: &RawState, stream: &Stream) -> Result<()> {
+/// At `at` is a variable of that size.
+unsafe fn send<T: Copy>(at: usize, told: &T, stream: &Stream) -> Result<()> {
     let from = std::ptr::from_ref(told) as usize;
-    // SAFETY: the symbol is as long as the struct (`state`), which lives until the copy is done, below.
-    unsafe { stream.copy(at, from, size_of::<RawState>()) }.and_then(|()| stream.finish())
+    // SAFETY: the variable is as long as the value, which lives until the copy is done, below.
+    unsafe { stream.copy(at, from, size_of::<T>()) }.and_then(|()| stream.finish())
+}
+
+/// The address and the size of a variable of the code's.
+fn variable(module: CUmodule, name: &CStr) -> Result<Option<(usize, usize)>> {
+    let (mut at, mut bytes) = (0, 0);
+    // SAFETY: a loaded module and a C string; writes two numbers.
+    match unsafe { sys::cuModuleGetGlobal_v2(&mut at, &mut bytes, module, name.as_ptr()) } {
+        CUresult::CUDA_SUCCESS => Ok(Some((at as usize, bytes))),
+        CUresult::CUDA_ERROR_NOT_FOUND => Ok(None),
+        other => Err(failure("cuModuleGetGlobal", other)),
+    }
 }
 
 /// The address of the code's `rushmem_state`, whose layout must be ours.
 fn state(cuda: &Arc<Cuda>, module: CUmodule) -> Result<Option<usize>> {
-    let (mut at, mut bytes) = (0, 0);
-    // SAFETY: a loaded module and a C string; writes two numbers.
-    match unsafe { sys::cuModuleGetGlobal_v2(&mut at, &mut bytes, module, c"rushmem_state".as_ptr()) } {
-        CUresult::CUDA_SUCCESS => {}
-        CUresult::CUDA_ERROR_NOT_FOUND => return Ok(None),
-        other => return Err(failure("cuModuleGetGlobal", other)),
-    }
+    let Some((at, bytes)) = variable(module, c"rushmem_state")? else { return Ok(None) };
     let mut head = [0u32; 2];
     if bytes >= size_of_val(&head) {
         // On a stream of its own: the default one may wait for kernels that are not ours to wait for.
         let stream = Stream::new(cuda, Priority::High)?;
         // SAFETY: the symbol is at least that long, and the copy is waited for.
-        unsafe { stream.copy(head.as_mut_ptr() as usize, at as usize, size_of_val(&head)) }?;
+        unsafe { stream.copy(head.as_mut_ptr() as usize, at, size_of_val(&head)) }?;
         stream.finish()?;
     }
     check_state(bytes, head)?;
-    Ok(Some(at as usize))
+    Ok(Some(at))
 }
 
 /// The struct's size, and the version and size that the code's headers wrote into it, 0 where they wrote

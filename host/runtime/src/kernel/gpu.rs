@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use super::device_stream::DeviceStream;
+use super::gpu_trace::{self, GpuTracing};
 use super::launch_name::LaunchName;
 use super::streams::Streams;
 use super::unreported::Unreported;
@@ -51,11 +52,15 @@ pub(super) struct GpuRunner {
     lost: OnceLock<Error>,
     /// Kernels that have given up, and whether the driver has reported them.
     unreported: Unreported,
+    /// Of a run that has a timeline.
+    tracing: Option<Box<GpuTracing>>,
 }
 
 /// Loaded code.
 pub(super) struct GpuCode {
     module: Arc<Module>,
+    /// Its number in the timeline, where its calls are written.
+    traced: Option<u16>,
     /// So that code in use is not unloaded.
     flights: Arc<Flights>,
 }
@@ -64,6 +69,7 @@ pub(super) struct GpuCode {
 #[derive(Clone)]
 pub(super) struct GpuFunction {
     kernel: Kernel,
+    traced: Option<u16>,
     flights: Arc<Flights>,
 }
 
@@ -94,6 +100,7 @@ impl GpuRunner {
             noted: Mutex::default(),
             lost: OnceLock::new(),
             unreported: Unreported::new(GRACE),
+            tracing: GpuTracing::new(cuda, common),
         })
     }
 
@@ -123,6 +130,7 @@ impl GpuRunner {
 
     /// Machine code for the GPU, which every PE on it can load.
     pub(super) fn compile(&self, name: &str, source: &str, options: Vec<String>) -> Result<Cubin> {
+        let options = gpu_trace::options(&self.common.config, options);
         let compiler = gpu_compiler(&self.common.config, self.cuda.facts().capability, options);
         let _outside = self.common.health.outside(|| format!("for {name} to be compiled"));
         compiler.compile(name, source)
@@ -156,7 +164,8 @@ impl GpuRunner {
         });
         let module = Module::load(&self.cuda, name, code, instances)?;
         module.upload(self.common.state.raw(), &self.side)?;
-        Ok(GpuCode { module, flights: Arc::default() })
+        let traced = self.tracing.as_ref().map(|tracing| tracing.show(&module, &self.side));
+        Ok(GpuCode { module, traced: traced.transpose()?.flatten(), flights: Arc::default() })
     }
 
     /// Tells a module that others have loaded who its PE is; whether it asks.
@@ -241,9 +250,11 @@ impl GpuRunner {
         // SAFETY: the caller keeps the stream alive during the call.
         let stream = &unsafe { self.on(config.stream) }?;
         let head = || self.common.head(function.name(), source);
+        self.trace_launch(function, &shape);
         // SAFETY: the caller vouches for the kernel, and for arguments of its parameters' types.
         let launch = || unsafe { function.kernel.launch(&shape, values, stream) };
-        self.put(stream, launch).map_err(|e| self.explain(e, &head()))?;
+        let refused = |e| if function.traced.is_some() { gpu_trace::refused(e, &shape) } else { e };
+        self.put(stream, launch).map_err(|e| self.explain(refused(e), &head()))?;
         function.flights.record(stream)?;
         self.note(stream, format!("kernel `{}` ({source})", function.name()));
         Ok(())
@@ -263,6 +274,7 @@ impl GpuRunner {
     ) -> Result<()> {
         // SAFETY: the caller keeps the stream alive during the call.
         let stream = unsafe { self.on(raw) }?;
+        self.trace_launch(function, shape);
         // SAFETY: the caller vouches for the kernel, and for arguments of its parameters' types.
         let launch = || unsafe { function.kernel.launch(shape, values, &stream) };
         self.put(&stream, launch).map_err(|e| self.explain(e, &head))?;
@@ -274,6 +286,12 @@ impl GpuRunner {
         match &self.shared {
             Some(shared) => shared.launch(stream, launch),
             None => launch(),
+        }
+    }
+
+    fn trace_launch(&self, function: &GpuFunction, shape: &Shape) {
+        if let Some((tracing, module)) = self.tracing.as_ref().zip(function.traced) {
+            tracing.launch(module, function.name(), shape);
         }
     }
 
@@ -301,6 +319,9 @@ impl GpuRunner {
         }
         let raw = stream.raw();
         let result = self.finish(raw, &|| stream.query());
+        if let (Ok(()), Some(tracing)) = (&result, &self.tracing) {
+            tracing.compare_clocks();
+        }
         lock(&self.noted).retain(|(noted, _)| *noted != raw);
         result
     }
@@ -386,6 +407,9 @@ impl GpuRunner {
         let error =
             Error::new(error.code, format!("{}; this process can use {} no more", error.message, self.cuda));
         let first = self.lost.get_or_init(|| error).clone();
+        if let Some(tracing) = &self.tracing {
+            tracing.finish();
+        }
         if unreported {
             log::warn!(
                 "{head}: has given up, which the driver did not report; what is on {} stays there",
@@ -447,7 +471,8 @@ impl GpuCode {
     }
 
     pub(super) fn function(&self, name: &str) -> Option<GpuFunction> {
-        Some(GpuFunction { kernel: self.module.kernel(name)?, flights: Arc::clone(&self.flights) })
+        let (kernel, flights) = (self.module.kernel(name)?, Arc::clone(&self.flights));
+        Some(GpuFunction { kernel, traced: self.traced, flights })
     }
 
     pub(super) fn in_flight(&self) -> usize {

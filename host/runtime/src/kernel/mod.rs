@@ -10,6 +10,7 @@ mod device_stream;
 pub(crate) mod event;
 mod failure;
 mod gpu;
+mod gpu_trace;
 pub(crate) mod handle;
 pub(crate) mod headers;
 mod launch_name;

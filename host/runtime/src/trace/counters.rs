@@ -36,7 +36,7 @@ impl PeerCounters {
         if !about_pe && !matches!(event.kind, "wait" | "collective") {
             return;
         }
-        let (tally, changed) = self.rows.entry((event.about.peer, event.about.line.is_some())).or_default();
+        let (tally, changed) = self.rows.entry((event.about.peer, event.about.caller.is_some())).or_default();
         let ns = end.saturating_sub(event.start);
         tally.operations += 1;
         tally.bytes += event.about.bytes.unwrap_or(0);

@@ -2,6 +2,7 @@
 //! Format", which Perfetto reads, too). Times are in microseconds there.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use rushmem_device_cpu::{Kernel, TRACED_DEPTH};
 use serde_json::{json, Map, Value};
@@ -23,8 +24,17 @@ pub(crate) struct About {
     pub(crate) shape: Option<([u32; 3], [u32; 3])>,
     /// A collective call of a kernel's: its slot set, an offset in the heap, or 0 for all PEs; and its phase.
     pub(crate) phase: Option<(u64, u64)>,
-    /// Where a kernel makes it.
-    pub(crate) line: Option<CodeLine>,
+    /// The kernel that makes it.
+    pub(crate) caller: Option<KernelCaller>,
+}
+
+/// A kernel that makes a call.
+#[derive(Debug, Clone)]
+pub(crate) enum KernelCaller {
+    /// On the CPU device: at that line.
+    Cpu(CodeLine),
+    /// On a GPU: which of a module's.
+    Gpu { kernel: Arc<str>, module: Arc<str> },
 }
 
 /// A line of a kernel, which is looked up when it is written.
@@ -72,8 +82,17 @@ impl About {
         put("block", self.shape.map(|(_, block)| block.to_vec().into()));
         put("slots", self.phase.map(|(slots, _)| slots.into()));
         put("phase", self.phase.map(|(_, phase)| phase.into()));
-        put("kernel", self.line.as_ref().map(|line| line.kernel.name().into()));
-        put("line", self.line.as_ref().and_then(|line| line.kernel.line_of(&line.stack)).map(Value::from));
+        match &self.caller {
+            None => {}
+            Some(KernelCaller::Cpu(line)) => {
+                put("kernel", Some(line.kernel.name().into()));
+                put("line", line.kernel.line_of(&line.stack).map(Value::from));
+            }
+            Some(KernelCaller::Gpu { kernel, module }) => {
+                put("kernel", Some((**kernel).into()));
+                put("module", Some((**module).into()));
+            }
+        }
         Value::Object(args)
     }
 }

@@ -7,13 +7,18 @@ use std::sync::{Arc, Mutex};
 use rushmem_device_cpu::{Kernel, KernelCall, KernelCallKind, KernelTrace, Place};
 
 use super::clock::now;
-use super::event::{About, CodeLine, TraceEvent};
+use super::event::{About, CodeLine, KernelCaller, TraceEvent};
 use super::lock;
 use super::timeline::{Timeline, TraceLane};
 
 /// Rows of kernels' threads in a timeline: threads beyond them are not in it, and what they do is counted as
 /// missing.
-const MOST_ROWS: usize = 4096;
+pub(super) const MOST_ROWS: usize = 4096;
+
+/// What the row of a kernel's thread is called.
+pub(super) fn row_name(([bx, by, bz], [tx, ty, tz]): Place) -> String {
+    format!("block ({bx},{by},{bz}), thread ({tx},{ty},{tz})")
+}
 
 /// One launch.
 pub(crate) struct LaunchTrace {
@@ -52,11 +57,7 @@ impl LaunchTrace {
         let room = rows.len() < MOST_ROWS;
         match rows.entry((self.launcher, place)) {
             Entry::Occupied(known) => Some(Arc::clone(known.get())),
-            Entry::Vacant(new) if room => {
-                let ([bx, by, bz], [tx, ty, tz]) = place;
-                let name = format!("block ({bx},{by},{bz}), thread ({tx},{ty},{tz})");
-                Some(Arc::clone(new.insert(self.trace.new_lane(&name))))
-            }
+            Entry::Vacant(new) if room => Some(Arc::clone(new.insert(self.trace.new_lane(&row_name(place))))),
             Entry::Vacant(_) => None,
         }
     }
@@ -78,7 +79,7 @@ impl KernelTrace for LaunchTrace {
             path: call.peer.map(|pe| if self.near.contains(&pe) { "direct" } else { "net" }),
             bytes: (call.peer.is_some() || call.bytes > 0).then_some(call.bytes),
             word: call.word.and_then(offset),
-            line: Some(CodeLine { stack: call.stack, kernel: self.kernel.clone() }),
+            caller: Some(KernelCaller::Cpu(CodeLine { stack: call.stack, kernel: self.kernel.clone() })),
             ..About::default()
         };
         let event = TraceEvent { name: call.name.to_owned().into(), kind, start: now(), about };
@@ -95,7 +96,7 @@ impl KernelTrace for LaunchTrace {
     fn end(&self, thread: Place) {
         match self.lane(thread) {
             Some(lane) => lane.end_last(now()),
-            None => self.trace.miss(),
+            None => self.trace.miss(1),
         }
     }
 }

@@ -11,8 +11,11 @@ pub(crate) mod clock;
 mod counters;
 pub(crate) mod event;
 mod file;
+pub(crate) mod gpu_clock;
+pub(crate) mod gpu_kernels;
 pub(crate) mod kernels;
 pub(crate) mod nvtx;
+mod ring;
 mod timeline;
 
 use std::borrow::Cow;
@@ -24,7 +27,7 @@ use crate::error::Result;
 use event::About;
 use nvtx::{NvtxRange, NvtxTool};
 use timeline::LaneSpan;
-pub(crate) use timeline::Timeline;
+pub(crate) use timeline::{Timeline, TraceSource};
 
 /// Where one PE's spans go.
 pub(crate) struct Trace {

@@ -55,9 +55,19 @@ pub(crate) struct Timeline {
     /// The network's count of retries by PE, where there is one.
     retries: OnceLock<Arc<[AtomicU64]>>,
     missed: AtomicU64,
+    /// What others have written of their calls, and spans are made of now and then.
+    sources: Mutex<Vec<Weak<dyn TraceSource>>>,
     file: Mutex<TraceFile>,
     writer: Mutex<Option<JoinHandle<()>>>,
     bell: (Mutex<bool>, Condvar),
+}
+
+/// Where calls are written before they are spans of a timeline.
+pub(crate) trait TraceSource: Send + Sync {
+    /// Makes spans of what is there.
+    fn drain(&self);
+    /// The same, of the last that there is; what has not ended by then never does.
+    fn finish(&self);
 }
 
 /// The spans of one thread.
@@ -116,6 +126,7 @@ impl Timeline {
             counters: Mutex::default(),
             retries: OnceLock::new(),
             missed: AtomicU64::new(0),
+            sources: Mutex::default(),
             file: Mutex::new(file),
             writer: Mutex::default(),
             bell: (Mutex::new(false), Condvar::new()),
@@ -137,6 +148,11 @@ impl Timeline {
         let told = ahead.map(|d| json!({"ahead_ns": d.ahead_ns, "error_ns": d.error_ns, "clock": clock}));
         let told = told.unwrap_or_else(|| json!({"clock": clock}));
         lock(&self.file).add(&note("rushmem_clock", told, self.pe));
+    }
+
+    /// Says within which bound the times of this PE's kernels on a GPU are the host's.
+    pub(super) fn set_gpu_clock(&self, error_ns: u64) {
+        lock(&self.file).add(&note("rushmem_gpu_clock", json!({"error_ns": error_ns}), self.pe));
     }
 
     /// Counts the network's retries, too.
@@ -190,9 +206,23 @@ impl Timeline {
         lane
     }
 
-    /// A span that has no row.
-    pub(super) fn miss(&self) {
-        self.missed.fetch_add(1, Ordering::Relaxed);
+    /// So many spans that have no row.
+    pub(super) fn miss(&self, spans: u64) {
+        self.missed.fetch_add(spans, Ordering::Relaxed);
+    }
+
+    /// Whether spans are kept, for a file.
+    pub(crate) fn keeps_spans(&self) -> bool {
+        self.spans
+    }
+
+    /// From now on takes what `source` has, as long as that lives.
+    pub(super) fn take_from(&self, source: &Arc<dyn TraceSource>) {
+        lock(&self.sources).push(Arc::downgrade(source));
+    }
+
+    fn sources(&self) -> Vec<Arc<dyn TraceSource>> {
+        lock(&self.sources).iter().filter_map(Weak::upgrade).collect()
     }
 
     /// Writes all that is there.
@@ -201,6 +231,7 @@ impl Timeline {
     }
 
     fn write(&self, counters: bool) {
+        self.sources().iter().for_each(|source| source.drain());
         let mut file = lock(&self.file);
         let lost = file.told;
         file.dropped += self.missed.swap(0, Ordering::Relaxed);
@@ -239,6 +270,7 @@ impl Timeline {
             // A panic of the writer's was reported when it happened.
             let _ = writer.join();
         }
+        self.sources().iter().for_each(|source| source.finish());
         self.flush();
         let lines = lock(&self.counters).lines();
         lines.iter().take(MOST_LINES).for_each(|line| log::info!("{}: {line}", self.who));

@@ -12,6 +12,8 @@ pub(crate) struct Timeline {
     pub(crate) who: String,
     /// How far its clock is ahead of PE 0's; `None` where that is not known.
     pub(crate) clock: Option<Clock>,
+    /// Within which bound, in nanoseconds, times in its kernels are by that clock: 0 on the CPU device.
+    pub(crate) gpu_error_ns: u64,
     /// By PE 0's clock.
     pub(crate) spans: Vec<Span>,
     /// What it has asked each PE for.
@@ -162,6 +164,10 @@ fn timeline(pe: i64, events: Vec<Value>) -> Result<Timeline, String> {
     if let Some(dropped) = meta("rushmem_dropped").and_then(|event| event["args"]["events"].as_u64()) {
         notes.push(format!("{dropped} spans are missing: they came faster than they were written"));
     }
+    let gpu_error = meta("rushmem_gpu_clock").and_then(|event| event["args"]["error_ns"].as_u64());
+    if let Some(error) = gpu_error {
+        notes.push(format!("times in kernels on its GPU are within {} of its own", super::time(error)));
+    }
     let threads: BTreeMap<i64, String> = events
         .iter()
         .filter(|event| event["name"] == "thread_name")
@@ -214,7 +220,8 @@ fn timeline(pe: i64, events: Vec<Value>) -> Result<Timeline, String> {
     // What the process died in lasted to its end, as far as that is known.
     spans.extend(open.into_values().flatten().map(|span| Span { end: last, ..span }));
     let counters = counters(&events);
-    Ok(Timeline { pe, who, clock, spans, counters, notes, events })
+    let gpu_error_ns = gpu_error.unwrap_or(0);
+    Ok(Timeline { pe, who, clock, gpu_error_ns, spans, counters, notes, events })
 }
 
 fn round(args: &Value) -> Option<Round> {

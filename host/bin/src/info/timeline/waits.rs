@@ -1,7 +1,7 @@
 //! Whom a wait was for. A round of collective calls waits for the PE that came last. A wait for a word was
 //! for the PE whose operation on that word was the last to begin before the wait's end; not for one whose
-//! operation was over before the wait began, which would not have had to wait. Operations of kernels on GPUs
-//! are not in timelines, so it is not known which PE a wait for one of those was for.
+//! operation was over before the wait began, which would not have had to wait. Where clocks are known within
+//! a bound, and no operation fits, one counts that fits within it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -57,7 +57,8 @@ pub(crate) fn of(timelines: &[Timeline]) -> Vec<Wait<'_>> {
     let mut last: BTreeMap<Round, (i64, i64)> = BTreeMap::new();
     let mut writes: BTreeMap<(i64, u64), Vec<Write>> = BTreeMap::new();
     // As far as clocks are known.
-    let error = timelines.iter().filter_map(|t| t.clock).map(|c| c.error_ns as i64).max().unwrap_or(0);
+    let hosts = timelines.iter().filter_map(|t| t.clock).map(|c| c.error_ns as i64).max().unwrap_or(0);
+    let error = hosts + timelines.iter().map(|t| t.gpu_error_ns as i64).max().unwrap_or(0);
     for (pe, span) in all() {
         if let Some(round) = span.round {
             let came = last.entry(round).or_insert((span.start, pe));
@@ -88,9 +89,13 @@ pub(crate) fn of(timelines: &[Timeline]) -> Vec<Wait<'_>> {
             return None;
         }
         let writes = span.word.and_then(|word| writes.get(&(pe, word)));
-        let before = writes.map_or(0, |writes| writes.partition_point(|(start, ..)| *start <= span.end));
-        let last = writes.and_then(|writes| writes.get(before.checked_sub(1)?));
-        let whom = last.filter(|(_, end, _)| *end >= span.start && span.has_ended).map(|(.., pe)| *pe);
+        let last_until = |time: i64| {
+            let writes = writes?;
+            let before = writes.partition_point(|(start, ..)| *start <= time);
+            writes.get(before.checked_sub(1)?).filter(|(_, end, _)| *end >= span.start && span.has_ended)
+        };
+        let last = last_until(span.end).or_else(|| last_until(span.end + 2 * error));
+        let whom = last.map(|(.., pe)| *pe);
         Some((whom, (span.end - span.start).max(0) as u64))
     };
     all().filter_map(|(pe, span)| wait((pe, span)).map(|(whom, ns)| Wait { pe, whom, ns, span })).collect()
