@@ -3,6 +3,7 @@
 //! puts it at the end. When everything in the queue has only spun, the OS thread gives its core away; when
 //! the queue is empty and threads are left, they wait for each other and the launch fails.
 
+mod looks;
 mod scopes;
 mod still;
 

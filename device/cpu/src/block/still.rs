@@ -6,10 +6,11 @@
 //! is one, whatever it polls with. A loop that counts beside it is reported, and not ended: it may use up
 //! time.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use super::looks::Looks;
 use super::Block;
 use crate::context::{self, ThreadContext};
 use crate::hooks::Fiber;
@@ -17,12 +18,9 @@ use crate::idle::Idle;
 use crate::launch::Reports;
 use crate::monotonic::now_ns;
 use crate::outcome::Cause;
-use crate::signals::HAS_FLOATS;
 use crate::stack_trace::{Counters, SourcePlace};
 use crate::waiting::{missing_lanes, named, text};
 
-/// What an interrupted thread looked like, the last times.
-const LOOKS: usize = 32;
 /// Places named in one text.
 const PLACES: usize = 8;
 /// What waits by a rushmem call ends by itself at the limit, with a better text.
@@ -42,45 +40,6 @@ pub(super) struct Still {
     /// Looks since the limit passed.
     over: u32,
     looks: HashMap<u32, Looks>,
-}
-
-/// What one thread looked like.
-#[derive(Default)]
-struct Looks {
-    last: VecDeque<Vec<u64>>,
-    repeats: bool,
-    counts: bool,
-}
-
-/// Looks at one instruction by which a loop is known that does nothing but count.
-const COUNTS: usize = 4;
-
-/// Whether a thread that looks like this has only counted since the last times that it was at this
-/// instruction: all that differs is one number, always in one direction, which may be in several places. A
-/// computation changes more than how often it went round. Where it was there too seldom, and is between
-/// instructions at which it was of late, it `counted` as before.
-fn counts(last: &VecDeque<Vec<u64>>, now: &[u64], counted: bool) -> bool {
-    let before: Vec<_> = last.iter().filter(|then| then[0] == now[0]).collect();
-    if before.len() < COUNTS {
-        let is_near = |near: fn(&u64, &u64) -> bool| last.iter().any(|then| near(&then[0], &now[0]));
-        return counted && is_near(u64::le) && is_near(u64::ge);
-    }
-    let first = step(before[0], now);
-    first.is_some() && before.iter().all(|then| step(then, now) == first)
-}
-
-/// Where two looks differ, and whether by more or by less, if it is by one number.
-fn step(then: &[u64], now: &[u64]) -> Option<(Vec<usize>, bool)> {
-    if then.len() != now.len() {
-        return None;
-    }
-    let places: Vec<usize> = (0..now.len()).filter(|&i| then[i] != now[i]).collect();
-    let mut steps = places.iter().map(|&i| match (u32::try_from(then[i]), u32::try_from(now[i])) {
-        (Ok(then), Ok(now)) => i64::from(now.wrapping_sub(then) as i32),
-        _ => now[i].wrapping_sub(then[i]) as i64,
-    });
-    let first = steps.next()?;
-    steps.all(|step| step == first).then_some((places, first > 0))
 }
 
 impl Still {
@@ -105,17 +64,7 @@ impl Block<'_> {
         let Some(os_thread) = self.os_thread else { return true };
         os_thread.often.store(true, Ordering::Relaxed);
         let looks = os_thread.looked();
-        let known = self.still.looks.entry(thread).or_default();
-        let is_same = known.last.contains(&looks);
-        known.repeats = is_same;
-        known.counts = !is_same && HAS_FLOATS && counts(&known.last, &looks, known.counts);
-        if !is_same {
-            if known.last.len() == LOOKS {
-                known.last.pop_front();
-            }
-            known.last.push_back(looks);
-        }
-        !known.repeats && !known.counts
+        self.still.looks.entry(thread).or_default().moved(looks)
     }
 
     /// Nothing has moved in this round, or a wait has lasted (`woke`): a text where one is due. `None`: it
