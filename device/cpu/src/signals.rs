@@ -96,6 +96,9 @@ mod machine {
 
     /// Whether [`fill`] tells of floating-point registers.
     pub(crate) const HAS_FLOATS: bool = true;
+    /// Bytes below the stack pointer that a function may use which calls none; signals leave them alone.
+    /// (System V ABI, AMD64, 3.2.2)
+    pub(crate) const RED_ZONE: usize = 128;
 
     pub(crate) fn fill(context: &libc::ucontext_t, mut each: impl FnMut(u64)) {
         context.uc_mcontext.gregs[..17].iter().for_each(|bits| each(*bits as u64));
@@ -136,6 +139,7 @@ mod machine {
     }
 
     pub(crate) const HAS_FLOATS: bool = false;
+    pub(crate) const RED_ZONE: usize = 0;
 
     pub(crate) fn fill(context: &libc::ucontext_t, mut each: impl FnMut(u64)) {
         context.uc_mcontext.regs.iter().for_each(|bits| each(*bits));
@@ -154,8 +158,9 @@ pub(crate) fn looks(context: &libc::ucontext_t, end: usize, mut each: impl FnMut
     each(counter(context) as u64);
     machine::fill(context, &mut each);
     let top = stack_pointer(context).next_multiple_of(8);
-    for word in (top..end.min(top + 8 * STACK_WORDS)).step_by(8) {
-        // SAFETY: between the stack pointer and the end of the stack that it is on.
+    for word in (top - machine::RED_ZONE..end.min(top + 8 * STACK_WORDS)).step_by(8) {
+        // SAFETY: between the stack pointer and the end of the stack that it is on; or in the zone below it,
+        // under which the frame of the signal lies.
         each(unsafe { (word as *const u64).read_volatile() });
     }
 }

@@ -47,6 +47,13 @@ impl Bench {
         self.compiler.compile("test.cu", source).unwrap_or_else(|error| panic!("{error}"))
     }
 
+    /// The same with options of the compiler.
+    pub fn module_with(&self, source: &str, options: &[&str]) -> Module {
+        let options = options.iter().map(|&option| option.to_owned()).collect();
+        let compiler = Compiler { options, ..compiler(self.dir.path()) };
+        compiler.compile("test.cu", source).unwrap_or_else(|error| panic!("{error}"))
+    }
+
     /// The messages about a source that must not compile.
     pub fn complaint(&self, source: &str) -> String {
         match self.compiler.compile("test.cu", source) {
