@@ -1,16 +1,5 @@
-// As races.cu: packets, which order nothing but their own bytes, and collectives that are made of them.
-#include <rushmem/rushmem.cuh>
-
-using namespace rushmem;
-
-#define KERNEL extern "C" __global__ void
-#define ARGS int *data, int *src, uint64_t *flag
-#define FIRST (threadIdx.x == 0 && blockIdx.x == 0)
-#define SENDER (FIRST && my_pe() == 0)
-#define RECEIVER (FIRST && my_pe() == 1)
-#define SLOT (reinterpret_cast<packet *>(flag) + 1)
-__device__ int sink[4096];
-static __device__ void use(int value) { sink[threadIdx.x + 64 * blockIdx.x] = value; }
+// Packets, which order nothing but their own bytes, and collectives that are made of them. (races.h)
+#include "races.h"
 
 KERNEL packet_for_data_bad(ARGS) {
   if (SENDER) {

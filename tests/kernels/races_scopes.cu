@@ -1,18 +1,8 @@
-// As races.cu: fences and atomics between PEs, of scopes that include both or do not.
-#include <rushmem/rushmem.cuh>
-
+// Fences and atomics between PEs, of scopes that include both or do not. (races.h)
 #include <cuda/atomic>
 
-using namespace rushmem;
+#include "races.h"
 
-#define KERNEL extern "C" __global__ void
-#define ARGS int *data, int *src, uint64_t *flag
-#define FIRST (threadIdx.x == 0 && blockIdx.x == 0)
-#define SENDER (FIRST && my_pe() == 0)
-#define RECEIVER (FIRST && my_pe() == 1)
-#define SECOND (threadIdx.x == 0 && blockIdx.x == 1)
-__device__ int sink[4096];
-static __device__ void use(int value) { sink[threadIdx.x + 64 * blockIdx.x] = value; }
 static __device__ int *word(uint64_t *flag) { return reinterpret_cast<int *>(flag); }
 
 // ---- between PEs ----

@@ -1,19 +1,7 @@
-// As races.cu: several threads of a PE, barriers, collectives, and kernels for the host's programs.
-#include <rushmem/rushmem.cuh>
-
+// Several threads of a PE, barriers, collectives, and kernels for the host's programs. (races.h)
 #include <cooperative_groups.h>
 
-using namespace rushmem;
-
-#define KERNEL extern "C" __global__ void
-#define ARGS int *data, int *src, uint64_t *flag
-#define FIRST (threadIdx.x == 0 && blockIdx.x == 0)
-#define SENDER (FIRST && my_pe() == 0)
-#define RECEIVER (FIRST && my_pe() == 1)
-#define SECOND (threadIdx.x == 0 && blockIdx.x == 1)
-#define SLOT (reinterpret_cast<packet *>(flag) + 1)
-__device__ int sink[4096];
-static __device__ void use(int value) { sink[threadIdx.x + 64 * blockIdx.x] = value; }
+#include "races.h"
 
 // ---- threads of the sender and the receiver ----
 

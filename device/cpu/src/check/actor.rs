@@ -40,8 +40,8 @@ pub(crate) struct Access {
     /// In one piece, among the threads of that scope.
     pub(crate) atomic: Option<Scope>,
     pub(crate) track: Track,
-    /// By an nbi operation.
-    pub(crate) nbi: bool,
+    /// By an nbi operation, or a put to a far PE: in no order with others of its strand that are so.
+    pub(crate) unordered: bool,
     pub(crate) site: u32,
 }
 
@@ -91,7 +91,7 @@ pub(crate) struct Seen {
     pub(crate) clock: u32,
     pub(crate) write: bool,
     pub(crate) atomic: Option<Scope>,
-    pub(crate) nbi: bool,
+    pub(crate) unordered: bool,
 }
 
 /// A strand.

@@ -260,8 +260,8 @@ impl CheckedThread {
         }
         let Some(spot) = spot else { return };
         let track = if access.track == Track::Now { tracks[usize::from(access.write)] } else { access.track };
-        let nbi = access.nbi || tracks != [Track::Now; 2];
-        let access = Access { site: block.site(counter, frames), track, nbi, ..access };
+        let unordered = access.unordered || tracks != [Track::Now; 2];
+        let access = Access { site: block.site(counter, frames), track, unordered, ..access };
         // SAFETY: the block holds the launch.
         let launch: &CheckedLaunch = unsafe { &*Arc::as_ptr(&block.launch) };
         let segment = &launch.world().segment;
@@ -292,7 +292,7 @@ impl CheckedThread {
     ) -> R {
         let write = effect != Effect::Load;
         let access =
-            Access { bytes, write, atomic: Some(order.scope), track: Track::Now, nbi: false, site: 0 };
+            Access { bytes, write, atomic: Some(order.scope), track: Track::Now, unordered: false, site: 0 };
         if effect == Effect::Update {
             // SAFETY: the caller's word.
             unsafe { self.reads_shared(at, access, counter) };
@@ -340,8 +340,14 @@ impl CheckedThread {
             // SAFETY: the caller's word.
             return unsafe { self.atomic(at, bytes, Order::RELAXED, Effect::Store, counter, || ((), true)) };
         }
-        let access =
-            Access { bytes, write, atomic: Some(Scope::System), track: Track::Now, nbi: false, site: 0 };
+        let access = Access {
+            bytes,
+            write,
+            atomic: Some(Scope::System),
+            track: Track::Now,
+            unordered: false,
+            site: 0,
+        };
         // SAFETY: the caller's word.
         unsafe { self.access(at, access, counter) };
         // SAFETY: the caller's word.
@@ -356,12 +362,12 @@ impl CheckedThread {
     /// # Safety
     /// As for [`CheckedThread::parts`].
     pub(crate) unsafe fn remote(&mut self, at: usize, pe: i32, access: Access, counter: usize) {
-        let nbi = self.tracks != [Track::Now; 2];
+        let unordered = access.unordered || self.tracks != [Track::Now; 2];
         // SAFETY: the caller's word.
         let (block, actor, frames) = unsafe { self.parts() };
         let world = Arc::clone(block.launch.world());
         let Some(spot) = world.spot_on(at, pe).filter(|spot| !world.is_own(*spot)) else { return };
-        let access = Access { site: block.site(counter, frames), nbi, ..access };
+        let access = Access { site: block.site(counter, frames), unordered, ..access };
         if block.launch.code.check.memory {
             if let Some(what) = block.judge(at, Some(spot), access.bytes, access.write) {
                 return block.fault(Fault::of(actor.strand, access.site, spot, &access, what));
@@ -385,7 +391,7 @@ impl CheckedThread {
     ) {
         let write = effect != Effect::Load;
         let access =
-            Access { bytes, write, atomic: Some(order.scope), track: Track::Now, nbi: false, site: 0 };
+            Access { bytes, write, atomic: Some(order.scope), track: Track::Now, unordered: false, site: 0 };
         // SAFETY: the caller's word.
         unsafe { self.remote(at, pe, access, counter) };
         // SAFETY: the caller's word.
@@ -403,6 +409,11 @@ impl CheckedThread {
         }
         self.tracks = tracks;
         self.packet = false;
+    }
+
+    /// A put to a far PE is under way.
+    pub(crate) fn begun(&mut self) {
+        self.actor.begun();
     }
 
     /// What the library sends from now on is a packet.

@@ -61,7 +61,8 @@ impl What {
 
 impl Fault {
     pub(crate) fn of(strand: Strand, site: u32, spot: Spot, access: &Access, what: What) -> Fault {
-        let who = Seen { strand, site, clock: 0, write: access.write, atomic: access.atomic, nbi: false };
+        let who =
+            Seen { strand, site, clock: 0, write: access.write, atomic: access.atomic, unordered: false };
         Fault { who, site, spot, bytes: access.bytes, what }
     }
 

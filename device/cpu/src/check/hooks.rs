@@ -114,8 +114,8 @@ unsafe extern "C" fn access(
             return checked.volatile(at as usize, bytes, flags & WRITE != 0, counter as usize);
         }
         let track = if flags & NBI != 0 { Track::Nbi } else { Track::Now };
-        let (write, nbi) = (flags & WRITE != 0, flags & NBI != 0);
-        let access = Access { bytes, write, atomic: None, track, nbi, site: 0 };
+        let (write, unordered) = (flags & WRITE != 0, flags & NBI != 0);
+        let access = Access { bytes, write, atomic: None, track, unordered, site: 0 };
         checked.access(at as usize, access, counter as usize);
     }
 }
@@ -254,15 +254,19 @@ unsafe extern "C" fn remote(thread: *mut ThreadContext, call: *const RemoteCall)
             if matches!(call.what, 4..=6) && at % bytes != 0 {
                 checked.misaligned(at, Some(call.pe), bytes, counter);
             }
-            let plain = |write, track| Access { bytes, write, atomic: None, track, nbi: false, site: 0 };
+            let plain =
+                |write, track| Access { bytes, write, atomic: None, track, unordered: false, site: 0 };
             match call.what {
                 // Receivers poll a packet's value beside its number, before it has come, too. Neither says
                 // anything of other memory.
-                2 | 5 if checked.sends_packet() => {
+                1 | 2 | 5 if checked.sends_packet() => {
                     checked.remote_atomic(at, call.pe, bytes, Order::RELAXED, Effect::Store, counter);
                 }
                 0 => checked.remote(at, call.pe, plain(false, Track::Now), counter),
-                1 => checked.remote(at, call.pe, plain(true, Track::Far), counter),
+                1 => {
+                    let access = Access { unordered: true, ..plain(true, Track::Far) };
+                    checked.remote(at, call.pe, access, counter);
+                }
                 2 => checked.remote(at, call.pe, plain(true, Track::Now), counter),
                 // A word by p; a signal; a signal that announces what its own call has put; an atomic.
                 3 | 4 => {
@@ -272,6 +276,9 @@ unsafe extern "C" fn remote(thread: *mut ThreadContext, call: *const RemoteCall)
                 6 => checked.remote_atomic(at, call.pe, bytes, Order::RELAXED, Effect::Update, counter),
                 _ => checked.remote_atomic(at, call.pe, bytes, Order::RELAXED, Effect::Load, counter),
             }
+        }
+        if call.what == 1 {
+            checked.begun();
         }
     }
 }

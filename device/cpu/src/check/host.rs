@@ -77,7 +77,8 @@ impl World {
             state.actor.fence(&self.segment, Order::BOTH);
         }
         let is_host = chain.is_host();
-        let mut notes = Notes { world: self, state: &mut state, site, is_host, nbi: false, under_way: false };
+        let mut notes =
+            Notes { world: self, state: &mut state, site, is_host, unordered: false, under_way: false };
         let result = note(&mut notes);
         if notes.under_way {
             state.actor.begun();
@@ -158,7 +159,7 @@ pub struct Notes<'a> {
     state: &'a mut ChainState,
     site: u32,
     is_host: bool,
-    nbi: bool,
+    unordered: bool,
     /// Whether what was noted goes on behind the call.
     under_way: bool,
 }
@@ -173,27 +174,28 @@ impl Notes<'_> {
 
     fn access(&mut self, memory: Place, access: Access) {
         let Some(spot) = self.spot(memory).filter(|spot| !self.world.is_own(*spot)) else { return };
-        let access = Access { nbi: self.nbi, ..access };
+        let access = Access { unordered: self.unordered, ..access };
         self.under_way |= matches!(access.track, Track::Far | Track::Nbi);
         let ChainState { actor, pages, found } = &mut *self.state;
         actor.access(&self.world.segment, pages, spot, access, found);
     }
 
-    /// What follows is an nbi operation's: others that are under way may be carried out before it.
-    pub fn nbi(&mut self) {
-        self.nbi = true;
+    /// What follows is an nbi operation's, or a put's to a far PE: others that are under way may be carried
+    /// out before it.
+    pub fn unordered(&mut self) {
+        self.unordered = true;
     }
 
     /// Reads bytes.
     pub fn reads(&mut self, memory: Place, bytes: usize, when: When) {
         let (track, site) = (when.track(), self.site);
-        self.access(memory, Access { bytes, write: false, atomic: None, track, nbi: false, site });
+        self.access(memory, Access { bytes, write: false, atomic: None, track, unordered: false, site });
     }
 
     /// Writes bytes.
     pub fn writes(&mut self, memory: Place, bytes: usize, when: When) {
         let (track, site) = (when.track(), self.site);
-        self.access(memory, Access { bytes, write: true, atomic: None, track, nbi: false, site });
+        self.access(memory, Access { bytes, write: true, atomic: None, track, unordered: false, site });
     }
 
     /// Reads a word in one piece, which orders nothing.
@@ -239,7 +241,7 @@ impl Notes<'_> {
         let relaxed = write && !order.release;
         self.access(
             memory,
-            Access { bytes, write, atomic: Some(order.scope), track, nbi: false, site: self.site },
+            Access { bytes, write, atomic: Some(order.scope), track, unordered: false, site: self.site },
         );
         let order = Order { release: order.release || relaxed && self.is_host, ..order };
         if let Some(spot) = self.spot(memory) {

@@ -15,7 +15,7 @@
 //!
 //! **Far and nbi.** An operation that may happen later than its call is an access of another track of its
 //! strand. A quiet (of far puts: a fence, too) completes what it knows of; until then nothing follows it, not
-//! even its own thread, nor another nbi operation of it.
+//! even its own thread, nor another nbi operation or far put of it.
 //!
 //! **Accesses.** For each 8 bytes the last four accesses are kept ([`segment`]): who, which bytes, when, from
 //! which line. An access that conflicts with one of them that it does not know of is a race. Forgotten are

@@ -140,8 +140,8 @@ fn missing(world: &World, conflict: &Conflict) -> String {
     let (first, second) = (conflict.first.strand, conflict.second.strand);
     let [one, two] = [first, second].map(|strand| world.segment.pe_of(strand.chain_number()));
     let is_one = first.on(Track::Now) == second.on(Track::Now);
-    let text = if is_one && conflict.first.nbi && conflict.second.nbi {
-        "no fence or quiet between them: nbi operations of one thread may be carried out in any order"
+    let text = if is_one && conflict.first.unordered && conflict.second.unordered {
+        "no fence or quiet between them: puts of one thread to a far PE, and nbi operations, have no order"
     } else if conflict.first.atomic.is_some() && conflict.second.atomic.is_some() {
         "their scopes do not include both threads: they are not atomic with respect to each other"
     } else if conflict.narrow {

@@ -46,8 +46,8 @@ pub(super) fn note(check: &Arc<World>, op: &Op, way: Reached, pe: i32, form: For
         }
     };
     check.note(op.name(), |notes| {
-        if form == Form::Nbi {
-            notes.nbi();
+        if form == Form::Nbi || way == Reached::Net && matches!(op, Op::Put(_)) {
+            notes.unordered();
         }
         each(notes);
     });

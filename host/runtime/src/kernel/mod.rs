@@ -202,7 +202,7 @@ impl Kernels {
         self.keep(match &core.runner {
             Runner::Cpu(runner) => Code::Cpu(runner.load(name, source, options)?),
             Runner::Gpu(runner) => {
-                core.look_at_source(name, source, &options);
+                core.look_at_source(name, source, &options::for_gpus(options.clone()));
                 Code::Gpu(runner.load(name, source, options)?)
             }
         })

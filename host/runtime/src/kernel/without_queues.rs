@@ -33,7 +33,7 @@ impl KernelCore {
         );
     }
 
-    /// A source for a GPU is about to be compiled.
+    /// A source for a GPU is about to be compiled, with these options of the GPUs' compiler.
     pub(super) fn look_at_source(&self, name: &str, source: &str, options: &[String]) {
         if self.has_queues() && source_says_nothing(source, options) {
             self.say(name, "load it with the option");

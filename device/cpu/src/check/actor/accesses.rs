@@ -13,8 +13,8 @@ const ATOMIC: u64 = 2;
 /// Of an atomic access: the scope, if it is not the system's.
 const IN_DEVICE: u64 = 4;
 const IN_BLOCK: u64 = 8;
-/// By an nbi operation, until a fence or quiet.
-const NBI: u64 = 16;
+/// In no order with others of its strand that are so, until a fence or quiet.
+const UNORDERED: u64 = 16;
 const FLAG_BITS: u32 = 5;
 const MASK_BITS: u32 = 8;
 const _: () = assert!(STRAND_BITS + MASK_BITS + FLAG_BITS <= 64);
@@ -26,8 +26,8 @@ fn flags_of(access: Access) -> u64 {
         Some(Scope::Device) => ATOMIC | IN_DEVICE,
         Some(Scope::Block) => ATOMIC | IN_BLOCK,
     };
-    let nbi = access.nbi && matches!(access.track, Track::Far | Track::Nbi);
-    atomic | (u64::from(access.write) * WRITE) | (u64::from(nbi) * NBI)
+    let unordered = access.unordered && matches!(access.track, Track::Far | Track::Nbi);
+    atomic | (u64::from(access.write) * WRITE) | (u64::from(unordered) * UNORDERED)
 }
 
 fn scope_of(flags: u64) -> Scope {
@@ -93,7 +93,7 @@ impl Actor {
                             clock: self.clock,
                             write: access.write,
                             atomic: access.atomic,
-                            nbi: access.nbi,
+                            unordered: access.unordered,
                         };
                         let narrow = self.missed.covers(first.strand, first.clock);
                         found.push(Conflict { spot: Spot { at, ..spot }, first, second, narrow });
@@ -115,7 +115,7 @@ impl Actor {
         // Fresh memory, or the only one that uses it.
         let first = cells[0].who.load(Ordering::Relaxed);
         // A put of one thread that is under way beside another of it.
-        let puts = flags & (NBI | WRITE) == NBI | WRITE;
+        let puts = flags & (UNORDERED | WRITE) == UNORDERED | WRITE;
         let alone = |first| first == who && !puts && cells[1].who.load(Ordering::Relaxed) == 0;
         if first == 0 || alone(first) {
             cells[0].who.store(who, Ordering::Relaxed);
@@ -140,16 +140,16 @@ impl Actor {
                 }
                 let clock = (at >> 32) as u32;
                 if puts && !self.known.covers(me, clock) {
-                    let (write, atomic, nbi) = (true, None, true);
-                    conflict = Some(Seen { strand: me, site: at as u32, clock, write, atomic, nbi });
+                    let (write, atomic, unordered) = (true, None, true);
+                    conflict = Some(Seen { strand: me, site: at as u32, clock, write, atomic, unordered });
                 }
                 (place, rank) = (i, 4);
                 continue;
             }
             let (bytes, flag) = (there >> FLAG_BITS & 0xff, there & ((1 << FLAG_BITS) - 1));
             let other = Strand::from_bits(there >> (MASK_BITS + FLAG_BITS));
-            let both_nbi = flag & flags & NBI != 0;
-            let ordered = self.is_ordered(other, (at >> 32) as u32, access.track, both_nbi);
+            let both_unordered = flag & flags & UNORDERED != 0;
+            let ordered = self.is_ordered(other, (at >> 32) as u32, access.track, both_unordered);
             if ordered {
                 // What this access says more strongly.
                 let covered = bytes & !mask == 0 && (access.write || flag & WRITE == 0);
@@ -166,8 +166,8 @@ impl Actor {
             if bytes & mask != 0 && writes && !both_atomic {
                 let (write, clock) = (flag & WRITE != 0, (at >> 32) as u32);
                 let atomic = (flag & ATOMIC != 0).then(|| scope_of(flag));
-                let nbi = flag & NBI != 0;
-                conflict = Some(Seen { strand: other, site: at as u32, clock, write, atomic, nbi });
+                let unordered = flag & UNORDERED != 0;
+                conflict = Some(Seen { strand: other, site: at as u32, clock, write, atomic, unordered });
             }
         }
         // A word that was waited for may be read, if it is written in one piece.
@@ -201,12 +201,12 @@ impl Actor {
     }
 
     #[inline]
-    fn is_ordered(&self, other: Strand, clock: u32, track: Track, both_nbi: bool) -> bool {
-        // Conflicts between two operations of one thread that both are under way are reported if both are
-        // nbi.
+    fn is_ordered(&self, other: Strand, clock: u32, track: Track, both_unordered: bool) -> bool {
+        // Of two operations of one thread that both are under way the later one may be carried out first, or
+        // at once; only where both say so.
         let in_order = match other.track() {
             Track::Now | Track::Put => true,
-            _ => matches!(track, Track::Far | Track::Nbi) && !(both_nbi && clock != self.clock),
+            _ => matches!(track, Track::Far | Track::Nbi) && !(both_unordered && clock != self.clock),
         };
         if other.on(Track::Now) == self.strand && in_order {
             return true;

@@ -22,7 +22,7 @@ impl Rig {
     fn races(&mut self, strand: usize, at: Spot, write: bool, atomic: bool) -> bool {
         let atomic = atomic.then_some(Scope::System);
         let access =
-            Access { bytes: 8, write, atomic, track: Track::Now, nbi: false, site: strand as u32 + 1 };
+            Access { bytes: 8, write, atomic, track: Track::Now, unordered: false, site: strand as u32 + 1 };
         let mut found = Vec::new();
         self.actors[strand].access(&self.segment, &mut self.pages, at, access, &mut found);
         self.actors[strand].clock += 1;

@@ -78,7 +78,8 @@ impl CheckedBlock {
         }
         let strand = self.threads[thread].actor.strand;
         let spot = Spot { space: launch.world().private, at: 0 };
-        let access = Access { bytes: 0, write: false, atomic: None, track: Track::Now, nbi: false, site };
+        let access =
+            Access { bytes: 0, write: false, atomic: None, track: Track::Now, unordered: false, site };
         self.fault(Fault::of(strand, site, spot, &access, What::Scope(said)));
     }
 }
@@ -120,7 +121,7 @@ impl CheckedThread {
             write: true,
             atomic: Some(Scope::System),
             track: Track::Now,
-            nbi: false,
+            unordered: false,
             site: 0,
         };
         let site = block.site(counter, frames);
@@ -139,7 +140,8 @@ impl CheckedThread {
         }
         let site = block.site(counter, frames);
         let spot = Spot { space: block.launch.world().private, at: 0 };
-        let access = Access { bytes: 0, write: false, atomic: None, track: Track::Now, nbi: false, site };
+        let access =
+            Access { bytes: 0, write: false, atomic: None, track: Track::Now, unordered: false, site };
         block.fault(Fault::of(actor.strand, site, spot, &access, What::Shuffle { mask, source }));
     }
 
@@ -165,7 +167,8 @@ impl CheckedThread {
         let call = Call { asked, strand, site };
         if let Some(other) = calls::meet(&world.segment, slots, first, phase, call) {
             let spot = Spot { space: world.private, at: 0 };
-            let access = Access { bytes: 0, write: false, atomic: None, track: Track::Now, nbi: false, site };
+            let access =
+                Access { bytes: 0, write: false, atomic: None, track: Track::Now, unordered: false, site };
             block.fault(Fault::of(strand, site, spot, &access, What::Unequal { mine: asked, other }));
         }
     }

@@ -149,7 +149,8 @@ RUSHMEM_DEVICE void ring_note(const volatile ring_words *what) {
     case RUSHMEM_RING_GET:
       remote(RUSHMEM_CPU_REMOTE_READ, what->src, what->bytes);
       return local(what->dst, what->bytes, 1);
-    case RUSHMEM_RING_PUT_INLINE: return remote(RUSHMEM_CPU_REMOTE_P, what->dst, width);
+    case RUSHMEM_RING_PUT_INLINE:
+      return remote(width > 8 ? RUSHMEM_CPU_REMOTE_WRITE : RUSHMEM_CPU_REMOTE_P, what->dst, width);
     case RUSHMEM_RING_IPUT:
     case RUSHMEM_RING_IGET: {
       const bool put = op == RUSHMEM_RING_IPUT;
