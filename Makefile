@@ -69,7 +69,7 @@ outside: ## what users have: packages for crates.io, the texts' code in another 
 	@scripts/check-install
 
 .PHONY: lint
-lint: ## formatting, clippy, documentation, dependency rules, the shape of the tree
+lint: ## formatting, clippy, documentation, dependency rules, the shape of the tree, device headers under nvcc
 	$(call step,set-up)
 	@scripts/setup lint
 	@scripts/lint

@@ -101,8 +101,8 @@ fn load() -> Result<Runtime> {
     let (named, exe) = (std::env::var_os("RUSHMEM_HOST_LIB"), std::env::current_exe().ok());
     for place in candidates(named.as_deref(), exe.as_deref()) {
         let path = match place {
-            Place::File(path) => path,
-            Place::Embedded => match embedded::open() {
+            Candidate::File(path) => path,
+            Candidate::Embedded => match embedded::open() {
                 Some(Ok((library, path))) => return bind(library, &path),
                 Some(Err(why)) => {
                     failures.push(why);
@@ -148,7 +148,7 @@ fn already_loaded() -> Option<Library> {
 
 /// Where a runtime may come from.
 #[derive(Debug, PartialEq, Eq)]
-enum Place {
+enum Candidate {
     File(PathBuf),
     /// The copy that this program carries.
     Embedded,
@@ -159,20 +159,20 @@ fn named_is_empty(named: Option<&OsStr>) -> bool {
 }
 
 /// Where to look, in order. `RUSHMEM_HOST_LIB` is the user's word: when it is set, nothing else is tried.
-fn candidates(named: Option<&OsStr>, exe: Option<&Path>) -> Vec<Place> {
+fn candidates(named: Option<&OsStr>, exe: Option<&Path>) -> Vec<Candidate> {
     if let Some(path) = named.filter(|path| !path.is_empty()) {
-        return vec![Place::File(PathBuf::from(path))];
+        return vec![Candidate::File(PathBuf::from(path))];
     }
     let mut places = Vec::new();
     if let Some(folder) = exe.and_then(Path::parent) {
         // target/<profile>/program, target/<profile>/deps/test-…, target/<profile>/examples/program,
         // prefix/bin/program
         for place in ["deps", "", "../deps", "..", "../lib"] {
-            places.push(Place::File(folder.join(place).join(LIBRARY)));
+            places.push(Candidate::File(folder.join(place).join(LIBRARY)));
         }
     }
-    places.push(Place::Embedded);
-    places.push(Place::File(PathBuf::from(LIBRARY)));
+    places.push(Candidate::Embedded);
+    places.push(Candidate::File(PathBuf::from(LIBRARY)));
     places
 }
 
@@ -215,18 +215,18 @@ mod tests {
     #[test]
     fn the_users_word_is_final() {
         let paths = candidates(Some(OsStr::new("/a/b.so")), Some(Path::new("/x/bin/program")));
-        assert_eq!(paths, [Place::File("/a/b.so".into())]);
+        assert_eq!(paths, [Candidate::File("/a/b.so".into())]);
     }
 
     #[test]
     fn cargo_folders_come_before_the_carried_copy_and_that_before_the_system() {
         let paths = candidates(None, Some(Path::new("/t/debug/deps/test-1")));
-        assert!(paths.contains(&Place::File("/t/debug/deps/librushmem_host.so".into())), "{paths:?}");
+        assert!(paths.contains(&Candidate::File("/t/debug/deps/librushmem_host.so".into())), "{paths:?}");
         let paths = candidates(None, Some(Path::new("/t/debug/examples/ring")));
         assert!(
-            paths.contains(&Place::File("/t/debug/examples/../deps/librushmem_host.so".into())),
+            paths.contains(&Candidate::File("/t/debug/examples/../deps/librushmem_host.so".into())),
             "{paths:?}"
         );
-        assert_eq!(paths[paths.len() - 2..], [Place::Embedded, Place::File(LIBRARY.into())]);
+        assert_eq!(paths[paths.len() - 2..], [Candidate::Embedded, Candidate::File(LIBRARY.into())]);
     }
 }

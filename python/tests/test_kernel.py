@@ -72,6 +72,17 @@ def test_launch(world, rng):
         module.kernel("axpy")
 
 
+def test_options_of_either_compiler(world):
+    source = 'extern "C" __global__ void number(int *out) { *out = NUMBER; }'
+    options = ["-DHALF=3", "--nvrtc=--fmad=false", "--nvrtc=-DNUMBER=HALF+HALF", "--cxx=-O1", "--cxx=-DNUMBER=HALF+HALF"]
+    out = world.empty(1, "int32")
+    world.load(source, options=options).kernel("number").launch(1, 1, out)
+    world.synchronize()
+    assert out.get(0).tolist() == [6]
+    with pytest.raises(rushmem.Compile, match="NUMBER"):
+        world.load(source, options=["--nvrtc=-DNUMBER=1" if not ON_GPU else "--cxx=-DNUMBER=1"])
+
+
 @pytest.mark.skipif(ON_GPU, reason="kernels of a GPU do not reach this host memory")
 def test_arguments_are_compared_with_the_parameters(world):
     module = world.load(SOURCE)

@@ -16,7 +16,7 @@ pub(crate) struct Outcome {
 }
 
 /// An actor at its place.
-pub(crate) struct Place<'a> {
+pub(crate) struct ActorPlace<'a> {
     pub(crate) field: &'a Field<'a>,
     pub(crate) program: &'a Program,
     /// Its number on its PE, and among all.
@@ -26,7 +26,7 @@ pub(crate) struct Place<'a> {
     pub(crate) expected: &'a [Expected],
 }
 
-impl Place<'_> {
+impl ActorPlace<'_> {
     /// The data of all its puts, where the arena has them.
     pub(crate) fn arena(&self) -> Vec<u64> {
         let mut arena = vec![0; ARENA];

@@ -3,7 +3,7 @@
 use rushmem::zerocopy::{FromBytes, Immutable, IntoBytes};
 use rushmem::{ByValue, Launch, Result};
 
-use crate::actor::{Outcome, Place};
+use crate::actor::{ActorPlace, Outcome};
 use crate::model::compare;
 use crate::program::{Kind, ARENA, OPERATIONS};
 
@@ -56,7 +56,7 @@ struct Memory {
 const THREADS: u32 = 64;
 
 /// Runs them all in one launch.
-pub(crate) fn run(places: &[Place<'_>]) -> Result<Vec<Outcome>> {
+pub(crate) fn run(places: &[ActorPlace<'_>]) -> Result<Vec<Outcome>> {
     let Some(first) = places.first() else { return Ok(Vec::new()) };
     let field = first.field;
     let mut code = vec![NO_OPERATION; places.len() * OPERATIONS];

@@ -11,7 +11,7 @@
 //! A round that fails is repeated with fewer and fewer operations ([`shrink`]); the smallest failing program
 //! is printed with its seed.
 //!
-//! Each way takes `RUSHMEM_SOAK_SECONDS` (5 unless set). `RUSHMEM_TEST_SEED` repeats a run.
+//! Each way takes `RUSHMEM_SOAK_SECONDS` (2 unless set). `RUSHMEM_TEST_SEED` repeats a run.
 
 use rushmem_test_support::api_common;
 
@@ -39,7 +39,7 @@ use round::run_round;
 
 /// How long a way is tried.
 fn seconds() -> u64 {
-    std::env::var("RUSHMEM_SOAK_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(5)
+    std::env::var("RUSHMEM_SOAK_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(2)
 }
 
 /// How long a way may take, with the time to make a failing program smaller.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rushmem::Result;
 
-use crate::actor::{Outcome, Place};
+use crate::actor::{ActorPlace, Outcome};
 use crate::api_common::place::on_gpus;
 use crate::field::Field;
 use crate::model::{simulate, Expected, Model};
@@ -36,7 +36,7 @@ pub(crate) fn run_round(field: &Field<'_>, program: &Program) -> std::result::Re
     let known = know(program).expect("programs are made so that their outcome is certain");
     let me = field.world.my_pe().number() as usize;
     let mine = &program.actors[me];
-    let place = |k: usize| Place {
+    let place = |k: usize| ActorPlace {
         field,
         program,
         k,
@@ -74,7 +74,7 @@ fn act<'s, 'e: 's>(
     scope: &'s std::thread::Scope<'s, 'e>,
     field: &'e Field<'_>,
     mine: &[(Actor, Vec<Op>)],
-    place: &(impl Fn(usize) -> Place<'e> + Sync),
+    place: &(impl Fn(usize) -> ActorPlace<'e> + Sync),
 ) -> Vec<Outcome> {
     let of = |wanted: Actor| (0..mine.len()).filter(move |k| mine[*k].0 == wanted);
     let started: Vec<_> = of(Actor::Host)
@@ -92,7 +92,7 @@ fn act<'s, 'e: 's>(
         })
         .collect();
     let kernels: Vec<usize> = of(Actor::Kernel).collect();
-    let places: Vec<Place<'_>> = kernels.iter().map(|k| place(*k)).collect();
+    let places: Vec<ActorPlace<'_>> = kernels.iter().map(|k| place(*k)).collect();
     let mut outcomes: Vec<Outcome> = (0..mine.len()).map(|_| Outcome::default()).collect();
     for (k, outcome) in kernels.iter().zip(crate::kernel::run(&places).unwrap()) {
         outcomes[*k] = outcome;
@@ -105,7 +105,7 @@ fn act<'s, 'e: 's>(
 }
 
 /// What an actor was given and is wrong.
-fn wrong_outcome(place: &Place<'_>, outcome: &Outcome) -> Option<String> {
+fn wrong_outcome(place: &ActorPlace<'_>, outcome: &Outcome) -> Option<String> {
     let who = format!("actor {}", place.actor);
     for (i, (op, expected)) in place.ops.iter().zip(place.expected).enumerate() {
         if let Some(old) = expected.fetched.filter(|old| *old != outcome.fetched[i]) {

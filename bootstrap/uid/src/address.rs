@@ -19,9 +19,9 @@ use crate::bootstrap::{check, join_place, UidBootstrap};
 use crate::config::{self, UidConfig};
 use crate::endpoint::{self, Address};
 use crate::local::{self, LocalName, TAG_BYTES};
+use crate::meeting_address::{MeetingAddress, Where};
 use crate::names::Names;
 use crate::net;
-use crate::place::{Place, Where};
 use crate::rendezvous::{open, RendezvousHandle};
 use crate::stretch::stretch;
 
@@ -117,7 +117,7 @@ pub fn join_address(address: &str, secret: &[u8], cfg: UidConfig) -> Result<UidB
     let (host, port) = split_address(address)?;
     check(&cfg)?;
     let key = key(&[b"an address", address.as_bytes()], Some(secret))?;
-    let place = Place::named(&host, "the address to meet at", vec![port]);
+    let place = MeetingAddress::named(&host, "the address to meet at", vec![port]);
     let one_host = place.loopback.then(|| format!("{host} is loopback"));
     join_named(place, one_host, &key, !secret.is_empty(), cfg)
 }
@@ -128,14 +128,14 @@ pub fn join_address(address: &str, secret: &[u8], cfg: UidConfig) -> Result<UidB
 /// As [`join_address`].
 pub fn join_meeting(point: &MeetingPoint, cfg: UidConfig) -> Result<UidBootstrap> {
     check(&cfg)?;
-    let place = Place::named(&point.host, point.host_from, point.ports());
+    let place = MeetingAddress::named(&point.host, point.host_from, point.ports());
     join_named(place, point.one_host.clone(), &point.key()?, point.secret.is_some(), cfg)
 }
 
 /// Over a local socket where `one_host` says that it is enough, and nobody asks for an interface; else at
 /// `place`.
 fn join_named(
-    place: Place,
+    place: MeetingAddress,
     one_host: Option<String>,
     key: &Key,
     secret: bool,
@@ -144,7 +144,7 @@ fn join_named(
     match one_host.filter(|_| cfg.ifname.is_none() && endpoint::local_names_are_listed()) {
         Some(why) => {
             let tag = *key.job.first_chunk().expect("a job's name is longer than a tag");
-            join_local(Place { at: Where::Local { tag, why }, loopback: true }, tag, key, cfg)
+            join_local(MeetingAddress { at: Where::Local { tag, why }, loopback: true }, tag, key, cfg)
         }
         None => {
             if !secret && cfg.rank == 0 && cfg.n_ranks > 1 {
@@ -156,7 +156,7 @@ fn join_named(
 }
 
 /// Once a process, and by rank 0 alone.
-fn warn_of_no_secret(place: &Place) {
+fn warn_of_no_secret(place: &MeetingAddress) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         log::warn!(
@@ -169,7 +169,12 @@ fn warn_of_no_secret(place: &Place) {
     });
 }
 
-fn join_local(place: Place, tag: [u8; TAG_BYTES], key: &Key, cfg: UidConfig) -> Result<UidBootstrap> {
+fn join_local(
+    place: MeetingAddress,
+    tag: [u8; TAG_BYTES],
+    key: &Key,
+    cfg: UidConfig,
+) -> Result<UidBootstrap> {
     if cfg.rank != 0 {
         return join_place(&place, key, cfg);
     }
@@ -178,12 +183,12 @@ fn join_local(place: Place, tag: [u8; TAG_BYTES], key: &Key, cfg: UidConfig) -> 
     let name = LocalName::tagged(tag)?;
     let (listener, at) =
         Address::Local(name).listen().map_err(|e| cannot_host(&place, &cfg, &e.to_string()))?;
-    host(listener, at, Place::at(at), key, start, cfg)
+    host(listener, at, MeetingAddress::at(at), key, start, cfg)
 }
 
 /// Two processes of this user that host one and the same job would share its ranks out between them: an
 /// earlier one may be about to leave.
-fn wait_for_turn(tag: [u8; TAG_BYTES], place: &Place, cfg: &UidConfig) -> Result<()> {
+fn wait_for_turn(tag: [u8; TAG_BYTES], place: &MeetingAddress, cfg: &UidConfig) -> Result<()> {
     let deadline = config::deadline(cfg.init_timeout);
     loop {
         let names = local::listening(tag).map_err(|e| cannot_host(place, cfg, &e.to_string()))?;
@@ -202,7 +207,7 @@ fn wait_for_turn(tag: [u8; TAG_BYTES], place: &Place, cfg: &UidConfig) -> Result
     }
 }
 
-fn cannot_host(place: &Place, cfg: &UidConfig, last: &str) -> BootError {
+fn cannot_host(place: &MeetingAddress, cfg: &UidConfig, last: &str) -> BootError {
     let text = format!(
         "rank 0 cannot open the rendezvous at {place} within {:.1} s (last: {last}): check that it runs on that \
          host and that nothing else listens there",
@@ -229,13 +234,13 @@ fn split_address(address: &str) -> Result<(String, u16)> {
     Ok((host.to_owned(), port))
 }
 
-fn join_ports(place: Place, key: &Key, cfg: UidConfig) -> Result<UidBootstrap> {
+fn join_ports(place: MeetingAddress, key: &Key, cfg: UidConfig) -> Result<UidBootstrap> {
     if cfg.rank != 0 {
         return join_place(&place, key, cfg);
     }
     let start = Instant::now();
     let (listener, at) = host_at(&place, &cfg, config::deadline(cfg.init_timeout))?;
-    let own = Place { at: Where::At(own_address(&place, at)), loopback: place.loopback };
+    let own = MeetingAddress { at: Where::At(own_address(&place, at)), loopback: place.loopback };
     host(listener, at, own, key, start, cfg)
 }
 
@@ -243,7 +248,7 @@ fn join_ports(place: Place, key: &Key, cfg: UidConfig) -> Result<UidBootstrap> {
 fn host(
     listener: Socket,
     at: Address,
-    own: Place,
+    own: MeetingAddress,
     key: &Key,
     start: Instant,
     cfg: UidConfig,
@@ -259,7 +264,7 @@ fn host(
 
 /// How rank 0 reaches what it listens at: over the address of this host that the others know it by, since
 /// that is where it then listens for its neighbours; over loopback if that is not to be found.
-fn own_address(place: &Place, at: Address) -> Address {
+fn own_address(place: &MeetingAddress, at: Address) -> Address {
     let Address::Net(at) = at else { return at };
     if !at.ip().is_unspecified() {
         return Address::Net(at);
@@ -276,7 +281,7 @@ fn own_address(place: &Place, at: Address) -> Address {
 }
 
 /// Listens at the first free port, trying again until `deadline`: an earlier job may be about to leave.
-fn host_at(place: &Place, cfg: &UidConfig, deadline: Instant) -> Result<(Socket, Address)> {
+fn host_at(place: &MeetingAddress, cfg: &UidConfig, deadline: Instant) -> Result<(Socket, Address)> {
     let mut pause = Duration::from_millis(5);
     loop {
         let mut last = String::from("no address to listen at");
@@ -297,7 +302,7 @@ fn host_at(place: &Place, cfg: &UidConfig, deadline: Instant) -> Result<(Socket,
 
 /// All interfaces for every port, both families where there is IPv6; loopback addresses where loopback is
 /// meant.
-fn listening_addresses(place: &Place) -> Result<Vec<SocketAddr>> {
+fn listening_addresses(place: &MeetingAddress) -> Result<Vec<SocketAddr>> {
     let Where::Named { host, from, ports } = &place.at else { return Ok(Vec::new()) };
     let ips = if place.loopback {
         Names::new(host, from).addresses()?.to_vec() // which needs no resolver
@@ -361,7 +366,7 @@ mod tests {
                 std::thread::spawn(move || {
                     let key = key(&[&[job as u8; 32]], None)?;
                     let cfg = UidConfig { init_timeout: Duration::from_secs(30), ..UidConfig::new(rank, 4) };
-                    let b = join_ports(Place::named("127.0.0.1", "a test", ports), &key, cfg)?;
+                    let b = join_ports(MeetingAddress::named("127.0.0.1", "a test", ports), &key, cfg)?;
                     let mut out = [9; 4];
                     b.allgather(&[job as u8], &mut out)?;
                     assert_eq!(out, [job as u8; 4]);

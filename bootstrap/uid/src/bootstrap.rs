@@ -10,11 +10,11 @@ use crate::auth::Key;
 use crate::collective::{self, Position};
 use crate::config::UidConfig;
 use crate::join;
+use crate::meeting_address::MeetingAddress;
 use crate::mesh::frame::Op;
 use crate::mesh::Mesh;
 use crate::messages::who;
 use crate::net;
-use crate::place::Place;
 use crate::uid::Uid;
 
 /// More ranks than any machine has; a larger number is a mistake and must not size a table.
@@ -51,7 +51,7 @@ impl std::fmt::Debug for UidBootstrap {
 /// `Timeout` naming the ranks that never came, `Mismatch` for a rank that came twice or another number of
 /// ranks, `PeerDead` for a rank that died while joining; every rank gets it.
 pub fn join_uid(uid: &Uid, cfg: UidConfig) -> Result<UidBootstrap> {
-    join_place(&Place::at(uid.addr()), &uid.key(), cfg)
+    join_place(&MeetingAddress::at(uid.addr()), &uid.key(), cfg)
 }
 
 /// The number of ranks and this rank must make sense before anything is sent.
@@ -68,7 +68,7 @@ pub(crate) fn check(cfg: &UidConfig) -> Result<()> {
     Ok(())
 }
 
-pub(crate) fn join_place(place: &Place, key: &Key, cfg: UidConfig) -> Result<UidBootstrap> {
+pub(crate) fn join_place(place: &MeetingAddress, key: &Key, cfg: UidConfig) -> Result<UidBootstrap> {
     check(&cfg)?;
     let joined = join::join(place, key, &cfg)?;
     Ok(UidBootstrap {

@@ -13,9 +13,9 @@ use crate::conn::{Broken, Conn};
 use crate::connect::{self, Connected};
 use crate::endpoint::Address;
 use crate::local::LocalName;
+use crate::meeting_address::MeetingAddress;
 use crate::messages::{who, Join, Neighbour, ToRank, ToRoot};
 use crate::net;
-use crate::place::Place;
 use crate::search::Search;
 
 /// How long the rendezvous' own verdict (who is missing) is awaited past this rank's limit.
@@ -29,7 +29,7 @@ pub(crate) struct Joined {
 }
 
 /// Joins; see the top of the file.
-pub(crate) fn join(place: &Place, key: &Key, cfg: &UidConfig) -> Result<Joined> {
+pub(crate) fn join(place: &MeetingAddress, key: &Key, cfg: &UidConfig) -> Result<Joined> {
     net::raise_file_limit();
     let deadline = config::deadline(cfg.init_timeout);
     let mut entry = enter(place, key, cfg, deadline)?;
@@ -81,7 +81,7 @@ impl Root {
     }
 }
 
-fn enter(place: &Place, key: &Key, cfg: &UidConfig, deadline: Instant) -> Result<Entry> {
+fn enter(place: &MeetingAddress, key: &Key, cfg: &UidConfig, deadline: Instant) -> Result<Entry> {
     let home = net::home().map_err(|e| {
         if net::is_short_of_files(&e) {
             return net::short_of_files(cfg.rank);
@@ -121,7 +121,7 @@ fn enter(place: &Place, key: &Key, cfg: &UidConfig, deadline: Instant) -> Result
 /// Where this rank listens for its neighbours: on the chosen interface, else at the address from which it
 /// reaches the rendezvous, for that is one which the others can reach too. Loopback only if the caller meant
 /// it: a host may resolve its own name to a loopback address that other hosts cannot use.
-fn listen(place: &Place, conn: &Conn, root: Address, cfg: &UidConfig) -> Result<(Socket, Address)> {
+fn listen(place: &MeetingAddress, conn: &Conn, root: Address, cfg: &UidConfig) -> Result<(Socket, Address)> {
     let failed = |e: std::io::Error| {
         if net::is_short_of_files(&e) {
             return net::short_of_files(cfg.rank);

@@ -19,10 +19,10 @@ use crate::config::{UidConfig, LOOK};
 use crate::conn::{poll, Broken, Conn};
 use crate::endpoint::Address;
 use crate::local;
+use crate::meeting_address::{longest_pause, MeetingAddress, Where};
 use crate::names::Names;
 use crate::net;
 use crate::outgoing::Outgoing;
-use crate::place::{longest_pause, Place, Where};
 
 /// Ports that nothing seems to hold, looked at from the first.
 const GLANCE: usize = 32;
@@ -60,7 +60,7 @@ struct Target {
 /// See the top of the file. It goes on where it was when a rendezvous that was found turns out to be of no
 /// use.
 pub(crate) struct Search<'a> {
-    place: &'a Place,
+    place: &'a MeetingAddress,
     key: &'a Key,
     cfg: &'a UidConfig,
     deadline: Instant,
@@ -79,7 +79,12 @@ pub(crate) struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    pub(crate) fn new(place: &'a Place, key: &'a Key, cfg: &'a UidConfig, deadline: Instant) -> Search<'a> {
+    pub(crate) fn new(
+        place: &'a MeetingAddress,
+        key: &'a Key,
+        cfg: &'a UidConfig,
+        deadline: Instant,
+    ) -> Search<'a> {
         let names = match &place.at {
             Where::Named { host, from, .. } => Some(Names::new(host, from)),
             _ => None,

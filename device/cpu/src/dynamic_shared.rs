@@ -4,7 +4,7 @@
 //! no rewriting, also in headers.) Nor does C++ have an `alignas` behind `__shared__`, which is
 //! `static thread_local`, or a `static` before it: the one is put before it, the other left out.
 
-use crate::token::{tokenize, Kind, Token};
+use crate::token::{tokenize, Token, TokenKind};
 
 /// `source` with each such declaration replaced; others are left for the compiler to complain about.
 pub(crate) fn rewrite(source: &str) -> String {
@@ -61,7 +61,7 @@ fn declaration<'a>(tokens: &[Token<'a>], at: usize) -> Option<(String, &'a str, 
                 words.push(token.text);
                 next += 1;
             }
-            text if token.kind != Kind::Punct => {
+            text if token.kind != TokenKind::Punct => {
                 words.push(text);
                 next += 1;
             }

@@ -4,7 +4,7 @@
 
 use std::fmt::Write;
 
-use crate::token::{tokenize, Kind, Token};
+use crate::token::{tokenize, Token, TokenKind};
 
 /// What an instruction begins with, and what does the same on both devices. The first that fits counts.
 const INSTEAD: &[(&str, &str)] = &[
@@ -106,7 +106,7 @@ pub(crate) fn complaints(preprocessed: &str) -> String {
     let tokens = tokenize(preprocessed);
     let mut out = String::new();
     for (i, token) in tokens.list.iter().enumerate() {
-        if token.kind != Kind::Name || !matches!(token.text, "asm" | "__asm__" | "__asm") {
+        if token.kind != TokenKind::Name || !matches!(token.text, "asm" | "__asm__" | "__asm") {
             continue;
         }
         let text = code(&tokens.list[i + 1..]);
@@ -129,7 +129,7 @@ fn code(after: &[Token<'_>]) -> String {
     if !rest.next().is_some_and(|token| token.is("(")) {
         return String::new();
     }
-    let literals = rest.take_while(|token| token.kind == Kind::Literal);
+    let literals = rest.take_while(|token| token.kind == TokenKind::Literal);
     let parts: Vec<&str> = literals.map(|token| token.text.trim_matches('"')).collect();
     parts.concat().replace("\\n", "\n").replace("\\t", " ")
 }

@@ -2,7 +2,7 @@
 //! names. It reads preprocessed text, in which only `__global__` has been left standing, so that macros and
 //! `#if` have done their work; what a kernel's parameters are is left to the compiler.
 
-use crate::token::{tokenize, Kind, Token};
+use crate::token::{tokenize, Token, TokenKind};
 
 /// How a kernel can be had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,9 +66,9 @@ impl<'a> Scanner<'a> {
         let mut form = KernelForm::Function;
         while let Some(token) = self.peek(0) {
             match token.text {
-                _ if token.kind == Kind::Literal => self.at += 1,
+                _ if token.kind == TokenKind::Literal => self.at += 1,
                 "namespace" => self.namespace(),
-                "extern" if self.peek(1).is_some_and(|t| t.kind == Kind::Literal) && self.is(2, "{") => {
+                "extern" if self.peek(1).is_some_and(|t| t.kind == TokenKind::Literal) && self.is(2, "{") => {
                     self.scopes.push(String::new());
                     self.at += 3;
                 }
@@ -119,7 +119,7 @@ impl<'a> Scanner<'a> {
                     self.skip_pair("[", "]");
                 }
                 "inline" => {}
-                name if token.kind == Kind::Name => names.push(name),
+                name if token.kind == TokenKind::Name => names.push(name),
                 _ => {}
             }
         }
@@ -166,7 +166,7 @@ impl<'a> Scanner<'a> {
                 "(" => break,
                 // Not a function after all.
                 ";" | "{" | "}" | "=" => return,
-                text if token.kind == Kind::Name => {
+                text if token.kind == TokenKind::Name => {
                     if !name.ends_with("::") {
                         name.clear();
                     }
@@ -215,7 +215,7 @@ impl<'a> Scanner<'a> {
         let mut out = String::new();
         let mut was_name = false;
         for token in &self.tokens[start..self.at] {
-            let is_name = token.kind != Kind::Punct;
+            let is_name = token.kind != TokenKind::Punct;
             if was_name && is_name {
                 out.push(' ');
             }

@@ -4,7 +4,7 @@
 
 /// What a token is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum TokenKind {
     /// A name or keyword.
     Name,
     /// A string, character or number.
@@ -16,7 +16,7 @@ pub(crate) enum Kind {
 /// A token and where it stands.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Token<'a> {
-    pub(crate) kind: Kind,
+    pub(crate) kind: TokenKind,
     pub(crate) text: &'a str,
     /// Byte offset in the text.
     pub(crate) at: usize,
@@ -28,7 +28,7 @@ pub(crate) struct Token<'a> {
 
 impl Token<'_> {
     pub(crate) fn is(&self, text: &str) -> bool {
-        self.kind != Kind::Literal && self.text == text
+        self.kind != TokenKind::Literal && self.text == text
     }
 }
 
@@ -105,14 +105,14 @@ impl<'a> Cutter<'a> {
             self.name_or_prefixed_literal()
         } else if first.is_ascii_digit() || first == b'.' && self.peek(1).is_ascii_digit() {
             self.number();
-            Kind::Literal
+            TokenKind::Literal
         } else if first == b'"' || first == b'\'' {
             self.quoted(first);
-            Kind::Literal
+            TokenKind::Literal
         } else {
             let two = self.bytes.get(start..start + 2).unwrap_or_default();
             self.at += if matches!(two, b"::" | b"->" | b"<<" | b"<=" | b">=") { 2 } else { 1 };
-            Kind::Punct
+            TokenKind::Punct
         };
         Some(Token { kind, text: &self.text[start..self.at], at: start, line, file: self.file })
     }
@@ -145,7 +145,7 @@ impl<'a> Cutter<'a> {
         }
     }
 
-    fn name_or_prefixed_literal(&mut self) -> Kind {
+    fn name_or_prefixed_literal(&mut self) -> TokenKind {
         let start = self.at;
         while continues_name(self.peek(0)) {
             self.at += 1;
@@ -154,9 +154,9 @@ impl<'a> Cutter<'a> {
         match (name, self.peek(0)) {
             ("R" | "LR" | "uR" | "UR" | "u8R", b'"') => self.raw_string(),
             ("L" | "u" | "U" | "u8", quote @ (b'"' | b'\'')) => self.quoted(quote),
-            _ => return Kind::Name,
+            _ => return TokenKind::Name,
         }
-        Kind::Literal
+        TokenKind::Literal
     }
 
     /// A number as the preprocessor sees it: digits, names, dots, signs after an exponent, digit separators.
@@ -223,7 +223,8 @@ mod tests {
     fn literals_hide_what_they_hold() {
         let source = r##"x = "a \" // {" + '"' + R"q(__global__ " )" )q" + u8"é{" + L'{' + 1'000.5e+3f;"##;
         let tokens = tokenize(source).list;
-        let literals: Vec<_> = tokens.iter().filter(|t| t.kind == Kind::Literal).map(|t| t.text).collect();
+        let literals: Vec<_> =
+            tokens.iter().filter(|t| t.kind == TokenKind::Literal).map(|t| t.text).collect();
         assert_eq!(
             literals,
             [r#""a \" // {""#, "'\"'", r#"R"q(__global__ " )" )q""#, "u8\"é{\"", "L'{'", "1'000.5e+3f"]

@@ -192,7 +192,7 @@ pub fn reduction(of: i32, op: i32) -> Result<(&'static Reduced, Operator), NoRed
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::{Kind, ELEMENTS};
+    use crate::table::{ElementKind, ELEMENTS};
 
     #[test]
     fn rows_stand_at_their_numbers_and_an_atomic_s_type_is_the_same_one_here() {
@@ -200,9 +200,9 @@ mod tests {
         assert!(Operator::ALL.iter().all(|op| Operator::of(op.code()) == Some(*op)));
         for row in &ELEMENTS {
             let number = match row.kind {
-                Kind::Signed => Number::Signed,
-                Kind::Unsigned => Number::Unsigned,
-                Kind::Float => Number::Float,
+                ElementKind::Signed => Number::Signed,
+                ElementKind::Unsigned => Number::Unsigned,
+                ElementKind::Float => Number::Float,
             };
             assert_eq!(Reduced::of(row.code), Some(&reduced(row.code, row.name, row.bytes, number)));
         }

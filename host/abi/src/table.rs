@@ -8,7 +8,7 @@ use crate::c::*;
 
 /// What an element's bits stand for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ElementKind {
     /// Two's complement.
     Signed,
     /// No sign.
@@ -27,17 +27,17 @@ pub struct Element {
     /// Bytes.
     pub bytes: usize,
     /// What its bits stand for.
-    pub kind: Kind,
+    pub kind: ElementKind,
 }
 
 /// The element types, by number.
 pub const ELEMENTS: [Element; 6] = [
-    Element { code: RUSHMEM_INT32, name: "int32", bytes: 4, kind: Kind::Signed },
-    Element { code: RUSHMEM_UINT32, name: "uint32", bytes: 4, kind: Kind::Unsigned },
-    Element { code: RUSHMEM_INT64, name: "int64", bytes: 8, kind: Kind::Signed },
-    Element { code: RUSHMEM_UINT64, name: "uint64", bytes: 8, kind: Kind::Unsigned },
-    Element { code: RUSHMEM_FLOAT, name: "float", bytes: 4, kind: Kind::Float },
-    Element { code: RUSHMEM_DOUBLE, name: "double", bytes: 8, kind: Kind::Float },
+    Element { code: RUSHMEM_INT32, name: "int32", bytes: 4, kind: ElementKind::Signed },
+    Element { code: RUSHMEM_UINT32, name: "uint32", bytes: 4, kind: ElementKind::Unsigned },
+    Element { code: RUSHMEM_INT64, name: "int64", bytes: 8, kind: ElementKind::Signed },
+    Element { code: RUSHMEM_UINT64, name: "uint64", bytes: 8, kind: ElementKind::Unsigned },
+    Element { code: RUSHMEM_FLOAT, name: "float", bytes: 4, kind: ElementKind::Float },
+    Element { code: RUSHMEM_DOUBLE, name: "double", bytes: 8, kind: ElementKind::Float },
 ];
 
 impl Element {
@@ -50,7 +50,7 @@ impl Element {
     /// Whether waits, tests and all atomics take it; else only those that neither compare nor compute.
     #[inline]
     pub fn is_integer(&self) -> bool {
-        self.kind != Kind::Float
+        self.kind != ElementKind::Float
     }
 }
 
@@ -75,17 +75,17 @@ pub struct CType {
     /// Which functions there are for it.
     pub families: Families,
     /// What its bits stand for. C leaves the sign of `char` open; only `Rma` functions take that.
-    pub kind: Kind,
+    pub kind: ElementKind,
 }
 
-const fn c_type(name: &'static str, c: &'static str, families: Families, kind: Kind) -> CType {
+const fn c_type(name: &'static str, c: &'static str, families: Families, kind: ElementKind) -> CType {
     CType { name, c, families, kind }
 }
 
 /// The C types with typed functions, in the order of `rushmem_typed.h`.
 pub const C_TYPES: [CType; 23] = {
+    use ElementKind::{Float, Signed, Unsigned};
     use Families::{Extended, Integer, Rma};
-    use Kind::{Float, Signed, Unsigned};
     [
         c_type("float", "float", Extended, Float),
         c_type("double", "double", Extended, Float),

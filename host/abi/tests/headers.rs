@@ -10,7 +10,7 @@ use std::process::Command;
 use rushmem_abi::collective::{CollectiveKind, COLLECTIVES};
 use rushmem_abi::device::*;
 use rushmem_abi::reduction::Operator;
-use rushmem_abi::table::{CType, Families, Kind, C_TYPES};
+use rushmem_abi::table::{CType, ElementKind, Families, C_TYPES};
 
 /// The device headers that repeat numbers; rushmem.h is generated (`host/runtime/tests/header.rs`).
 const HEADERS: [&str; 5] = ["abi.h", "abi_ring.h", "abi_mailbox.h", "abi_queue.h", "abi_trace.h"];
@@ -245,14 +245,14 @@ fn typed_functions_are_for_the_types_of_the_table() {
         let fixed = ["int32", "uint32", "int64", "uint64", "float", "double"].contains(&t.name);
         vec![match (fixed, t.kind) {
             (true, _) => format!("RUSHMEM_{}", t.name.to_uppercase()),
-            (false, Kind::Unsigned) => format!("RUSHMEM_UNSIGNED_TYPE({}", t.c),
+            (false, ElementKind::Unsigned) => format!("RUSHMEM_UNSIGNED_TYPE({}", t.c),
             (false, _) => format!("RUSHMEM_SIGNED_TYPE({}", t.c),
         }]
     };
     assert_eq!(rows_of(&header, "RUSHMEM_RMA_TYPES"), rows(|_| true, |_| vec![]));
     assert_eq!(
         rows_of(&header, "RUSHMEM_SMALL_INTEGER_TYPES"),
-        rows(|t| t.families == Families::Rma && t.kind != Kind::Float, |_| vec![])
+        rows(|t| t.families == Families::Rma && t.kind != ElementKind::Float, |_| vec![])
     );
     assert_eq!(rows_of(&header, "RUSHMEM_INTEGER_TYPES"), rows(|t| t.families == Families::Integer, element));
     assert_eq!(rows_of(&header, "RUSHMEM_FLOAT_TYPES"), rows(|t| t.families == Families::Extended, element));

@@ -73,7 +73,7 @@ pub(crate) struct Mismatch {
 
 /// What a header announces.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum FrameKind {
     /// Step `step` of a call.
     Data(Call, u32),
     /// The receiver has taken this many bytes.
@@ -97,34 +97,34 @@ fn read_call(op: u8, root: u32, seq: u64, blob: u64) -> Parsed<Call> {
 }
 
 /// The header of a frame with `len` bytes of payload.
-pub(crate) fn header(kind: &Kind, len: usize) -> Vec<u8> {
+pub(crate) fn header(kind: &FrameKind, len: usize) -> Vec<u8> {
     let w = Writer(Vec::with_capacity(HEADER)).u32(len as u32);
     let w = match kind {
-        Kind::Data(c, step) => write_call(w.u8(1), c.op as u8, *step, c.root, c.seq, c.blob),
-        Kind::Credit(bytes) => write_call(w.u8(2), 0, 0, 0, 0, *bytes),
-        Kind::Broken(seq) => write_call(w.u8(3), 0, 0, 0, *seq, 0),
-        Kind::Mismatch => write_call(w.u8(4), 0, 0, 0, 0, 0),
-        Kind::Roll(seq) => write_call(w.u8(5), 0, 0, 0, *seq, 0),
-        Kind::Bye => write_call(w.u8(6), 0, 0, 0, 0, 0),
+        FrameKind::Data(c, step) => write_call(w.u8(1), c.op as u8, *step, c.root, c.seq, c.blob),
+        FrameKind::Credit(bytes) => write_call(w.u8(2), 0, 0, 0, 0, *bytes),
+        FrameKind::Broken(seq) => write_call(w.u8(3), 0, 0, 0, *seq, 0),
+        FrameKind::Mismatch => write_call(w.u8(4), 0, 0, 0, 0, 0),
+        FrameKind::Roll(seq) => write_call(w.u8(5), 0, 0, 0, *seq, 0),
+        FrameKind::Bye => write_call(w.u8(6), 0, 0, 0, 0, 0),
     };
     debug_assert_eq!(w.0.len(), HEADER);
     w.0
 }
 
 /// Reads a header: its kind and the length of the payload, which is checked against the kind's bound.
-pub(crate) fn parse(bytes: &[u8; HEADER], n_ranks: u32) -> Parsed<(Kind, usize)> {
+pub(crate) fn parse(bytes: &[u8; HEADER], n_ranks: u32) -> Parsed<(FrameKind, usize)> {
     let mut r = Reader(bytes);
     let len = r.u32()? as usize;
     let (kind, op) = (r.u8()?, r.u8()?);
     r.u16()?;
     let (step, root, seq, blob) = (r.u32()?, r.u32()?, r.u64()?, r.u64()?);
     let (kind, allowed) = match kind {
-        1 => (Kind::Data(read_call(op, root, seq, blob)?, step), 0..=CHUNK),
-        2 => (Kind::Credit(blob), 0..=0),
-        3 => (Kind::Broken(seq), 1..=MAX_NEWS),
-        4 => (Kind::Mismatch, 1..=MAX_NEWS),
-        5 => (Kind::Roll(seq), roll_bytes(n_ranks)..=roll_bytes(n_ranks)),
-        6 => (Kind::Bye, 0..=0),
+        1 => (FrameKind::Data(read_call(op, root, seq, blob)?, step), 0..=CHUNK),
+        2 => (FrameKind::Credit(blob), 0..=0),
+        3 => (FrameKind::Broken(seq), 1..=MAX_NEWS),
+        4 => (FrameKind::Mismatch, 1..=MAX_NEWS),
+        5 => (FrameKind::Roll(seq), roll_bytes(n_ranks)..=roll_bytes(n_ranks)),
+        6 => (FrameKind::Bye, 0..=0),
         other => return Err(crate::wire::Malformed(format!("no frame has kind {other}"))),
     };
     if !allowed.contains(&len) {
@@ -203,12 +203,12 @@ mod tests {
     #[test]
     fn headers_come_back_and_are_bounded() {
         for (kind, good, bad) in [
-            (Kind::Data(CALL, 9), CHUNK, CHUNK + 1),
-            (Kind::Credit(5), 0, 1),
-            (Kind::Broken(3), 10, MAX_NEWS + 1),
-            (Kind::Mismatch, 10, 0),
-            (Kind::Roll(4), 4, 2),
-            (Kind::Bye, 0, 1),
+            (FrameKind::Data(CALL, 9), CHUNK, CHUNK + 1),
+            (FrameKind::Credit(5), 0, 1),
+            (FrameKind::Broken(3), 10, MAX_NEWS + 1),
+            (FrameKind::Mismatch, 10, 0),
+            (FrameKind::Roll(4), 4, 2),
+            (FrameKind::Bye, 0, 1),
         ] {
             let bytes: [u8; HEADER] = header(&kind, good).try_into().expect("a header's size");
             assert_eq!(parse(&bytes, 9), Ok((kind.clone(), good)));

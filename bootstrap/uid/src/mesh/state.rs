@@ -8,7 +8,7 @@ use std::sync::Arc;
 use rushmem_bootstrap_abi::{BootError, BootErrorKind};
 use socket2::Socket;
 
-use super::frame::{self, roll_bytes, Call, Kind, Mismatch, CREDIT_STEP, HEADER, WINDOW};
+use super::frame::{self, roll_bytes, Call, FrameKind, Mismatch, CREDIT_STEP, HEADER, WINDOW};
 use crate::connect::Host;
 use crate::endpoint;
 use crate::wire::{Malformed, Parsed};
@@ -48,7 +48,7 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    fn push(&mut self, kind: &Kind, payload: &[u8]) {
+    fn push(&mut self, kind: &FrameKind, payload: &[u8]) {
         if !self.mute {
             self.output.extend(frame::header(kind, payload.len()));
             self.output.extend(payload);
@@ -86,7 +86,7 @@ impl Link {
     pub(crate) fn push_data(&mut self, call: Call, step: u32, len: usize, fill: impl FnOnce(&mut Vec<u8>)) {
         self.credit -= HEADER + len;
         if !self.mute {
-            self.output.extend(frame::header(&Kind::Data(call, step), len));
+            self.output.extend(frame::header(&FrameKind::Data(call, step), len));
             fill(&mut self.output);
         }
     }
@@ -97,7 +97,7 @@ impl Link {
         self.taken += HEADER + len;
         if self.taken >= CREDIT_STEP {
             let taken = std::mem::take(&mut self.taken) as u64;
-            self.push(&Kind::Credit(taken), &[]);
+            self.push(&FrameKind::Credit(taken), &[]);
             self.flush();
         }
     }
@@ -205,7 +205,7 @@ impl State {
         })
     }
 
-    fn send_all(&mut self, kind: &Kind, payload: &[u8]) {
+    fn send_all(&mut self, kind: &FrameKind, payload: &[u8]) {
         for link in self.links.iter_mut().filter(|l| !l.ended) {
             link.push(kind, payload);
             link.flush();
@@ -227,7 +227,7 @@ impl State {
         if !self.forwarded.insert((e.kind as i32, e.rank, key_seq)) {
             return;
         }
-        self.send_all(&Kind::Broken(seq), &frame::write_broken(&e));
+        self.send_all(&FrameKind::Broken(seq), &frame::write_broken(&e));
         if of_me {
             // It goes on, but the others learn of it from here, too: what followed from it may come behind it
             // on the same links.
@@ -260,7 +260,7 @@ impl State {
     /// Notes two ranks in different calls, and forwards that once.
     pub(crate) fn mismatch(&mut self, q: Mismatch) {
         if self.forwarded.insert((BootErrorKind::Mismatch as i32, None, q.seq())) {
-            self.send_all(&Kind::Mismatch, &q.encode());
+            self.send_all(&FrameKind::Mismatch, &q.encode());
             self.troubles.push(Trouble::Mismatch(q));
         }
     }
@@ -304,14 +304,14 @@ impl State {
             })
             .collect();
         for (seq, bits) in changed {
-            self.send_all(&Kind::Roll(seq), &bits);
+            self.send_all(&FrameKind::Roll(seq), &bits);
         }
     }
 
     /// A frame from link `at`.
-    pub(crate) fn take_frame(&mut self, at: usize, kind: Kind, payload: &[u8]) -> Parsed<()> {
+    pub(crate) fn take_frame(&mut self, at: usize, kind: FrameKind, payload: &[u8]) -> Parsed<()> {
         match kind {
-            Kind::Data(call, step) => {
+            FrameKind::Data(call, step) => {
                 let link = &mut self.links[at];
                 link.held += HEADER + payload.len();
                 if link.held > WINDOW {
@@ -319,13 +319,13 @@ impl State {
                 }
                 link.inbox.push_back(Piece { call, step, payload: payload.to_vec() });
             }
-            Kind::Credit(bytes) => {
+            FrameKind::Credit(bytes) => {
                 let link = &mut self.links[at];
                 link.credit = link.credit.saturating_add(bytes as usize).min(WINDOW);
             }
-            Kind::Broken(seq) => self.break_job(seq, frame::read_broken(payload)?),
-            Kind::Mismatch => self.mismatch(Mismatch::decode(payload)?),
-            Kind::Roll(seq) => {
+            FrameKind::Broken(seq) => self.break_job(seq, frame::read_broken(payload)?),
+            FrameKind::Mismatch => self.mismatch(Mismatch::decode(payload)?),
+            FrameKind::Roll(seq) => {
                 self.answer_roll(seq);
                 if let Some(roll) = self.rolls.get_mut(&seq) {
                     for (mine, theirs) in roll.bits.iter_mut().zip(payload) {
@@ -334,7 +334,7 @@ impl State {
                     }
                 }
             }
-            Kind::Bye => self.links[at].bye = true,
+            FrameKind::Bye => self.links[at].bye = true,
         }
         Ok(())
     }
@@ -358,6 +358,6 @@ impl State {
     /// Queues a goodbye to all neighbours.
     pub(crate) fn leave(&mut self) {
         self.leaving = true;
-        self.send_all(&Kind::Bye, &[]);
+        self.send_all(&FrameKind::Bye, &[]);
     }
 }

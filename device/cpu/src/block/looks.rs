@@ -10,7 +10,8 @@ const LOOKS: usize = 32;
 /// Looks at one instruction by which a loop is known that does nothing but count.
 const COUNTS: usize = 4;
 /// Looks at instructions where it was too seldom before, one after the other, after which a thread has left
-/// its loop. Signals find a thread at some instructions of a short loop a hundred times as often as at others.
+/// its loop. Signals find a thread at some instructions of a short loop a hundred times more often than at
+/// others.
 const STRAYS: u32 = 4;
 
 /// What one thread looked like, the last times.

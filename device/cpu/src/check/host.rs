@@ -15,7 +15,7 @@ use crate::stack_trace::Counters;
 
 /// Memory of an operation's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Location {
     /// At an address of this process. What is not symmetric is not looked at.
     At(usize),
     /// That offset in a PE's stride.
@@ -165,14 +165,14 @@ pub struct Notes<'a> {
 }
 
 impl Notes<'_> {
-    fn spot(&self, memory: Place) -> Option<Spot> {
+    fn spot(&self, memory: Location) -> Option<Spot> {
         match memory {
-            Place::At(at) => self.world.spot(at),
-            Place::Of(pe, offset) => Some(Spot { space: pe as u32 + 1, at: offset }),
+            Location::At(at) => self.world.spot(at),
+            Location::Of(pe, offset) => Some(Spot { space: pe as u32 + 1, at: offset }),
         }
     }
 
-    fn access(&mut self, memory: Place, access: Access) {
+    fn access(&mut self, memory: Location, access: Access) {
         let Some(spot) = self.spot(memory).filter(|spot| !self.world.is_own(*spot)) else { return };
         let access = Access { unordered: self.unordered, ..access };
         self.under_way |= matches!(access.track, Track::Far | Track::Nbi);
@@ -187,48 +187,48 @@ impl Notes<'_> {
     }
 
     /// Reads bytes.
-    pub fn reads(&mut self, memory: Place, bytes: usize, when: When) {
+    pub fn reads(&mut self, memory: Location, bytes: usize, when: When) {
         let (track, site) = (when.track(), self.site);
         self.access(memory, Access { bytes, write: false, atomic: None, track, unordered: false, site });
     }
 
     /// Writes bytes.
-    pub fn writes(&mut self, memory: Place, bytes: usize, when: When) {
+    pub fn writes(&mut self, memory: Location, bytes: usize, when: When) {
         let (track, site) = (when.track(), self.site);
         self.access(memory, Access { bytes, write: true, atomic: None, track, unordered: false, site });
     }
 
     /// Reads a word in one piece, which orders nothing.
-    pub fn loads(&mut self, memory: Place, bytes: usize) {
+    pub fn loads(&mut self, memory: Location, bytes: usize) {
         self.word(memory, bytes, Order::RELAXED, Effect::Load);
     }
 
     /// Writes a word in one piece, behind the last fence or quiet.
-    pub fn stores(&mut self, memory: Place, bytes: usize) {
+    pub fn stores(&mut self, memory: Location, bytes: usize) {
         self.word(memory, bytes, Order::RELAXED, Effect::Store);
     }
 
     /// Updates a word, behind the last fence or quiet.
-    pub fn updates(&mut self, memory: Place, bytes: usize) {
+    pub fn updates(&mut self, memory: Location, bytes: usize) {
         self.word(memory, bytes, Order::RELAXED, Effect::Update);
     }
 
     /// Updates a word, as it was read: it is done when the call returns.
-    pub fn fetches(&mut self, memory: Place, bytes: usize) {
+    pub fn fetches(&mut self, memory: Location, bytes: usize) {
         self.tracked(memory, bytes, Order::RELAXED, Effect::Update, Track::Now);
     }
 
     /// Updates a signal behind all that was done before.
-    pub fn signals(&mut self, memory: Place) {
+    pub fn signals(&mut self, memory: Location) {
         self.word(memory, 8, Order::RELEASE, Effect::Update);
     }
 
     /// Has seen a word as it waited for it.
-    pub fn waits(&mut self, memory: Place, bytes: usize) {
+    pub fn waits(&mut self, memory: Location, bytes: usize) {
         self.word(memory, bytes, Order::ACQUIRE, Effect::Load);
     }
 
-    fn word(&mut self, memory: Place, bytes: usize, order: Order, effect: Effect) {
+    fn word(&mut self, memory: Location, bytes: usize, order: Order, effect: Effect) {
         let write = effect != Effect::Load;
         // Calls before it have returned with what they read; what they wrote, as the fence before it says.
         let relaxed = write && !order.release;
@@ -236,7 +236,7 @@ impl Notes<'_> {
         self.tracked(memory, bytes, order, effect, track);
     }
 
-    fn tracked(&mut self, memory: Place, bytes: usize, order: Order, effect: Effect, track: Track) {
+    fn tracked(&mut self, memory: Location, bytes: usize, order: Order, effect: Effect, track: Track) {
         let write = effect != Effect::Load;
         let relaxed = write && !order.release;
         self.access(

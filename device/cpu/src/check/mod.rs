@@ -59,7 +59,7 @@ use std::sync::{Arc, OnceLock};
 
 pub use crate::check_mode::Mode;
 pub(crate) use block::CheckedBlock;
-pub use host::{Notes, Place, TeamRounds, When};
+pub use host::{Location, Notes, TeamRounds, When};
 pub(crate) use launch::CheckedLaunch;
 pub(crate) use shared::GUARD;
 pub use world::{Chain, Entered, Memory, Point, Windows, World};

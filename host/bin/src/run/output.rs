@@ -116,7 +116,7 @@ impl Writer for Tagged {
     }
 }
 
-struct Stream {
+struct PePipe {
     pipe: File,
     pe: u32,
     sink: Sink,
@@ -138,7 +138,7 @@ impl Output {
                 (child.stderr.take().map(OwnedFd::from), Sink::Err),
             ];
             for (pipe, sink) in ends {
-                streams.extend(pipe.map(|fd| Stream { pipe: fd.into(), pe, sink }));
+                streams.extend(pipe.map(|fd| PePipe { pipe: fd.into(), pe, sink }));
             }
         }
         let everybody_gone = Arc::new(AtomicBool::new(false));
@@ -156,7 +156,7 @@ impl Output {
     }
 }
 
-fn copy(mut streams: Vec<Stream>, mut writer: impl Writer, everybody_gone: &AtomicBool) {
+fn copy(mut streams: Vec<PePipe>, mut writer: impl Writer, everybody_gone: &AtomicBool) {
     let mut buffer = vec![0; READ_BYTES];
     while !streams.is_empty() {
         let gone = everybody_gone.load(Ordering::Acquire);
@@ -174,7 +174,7 @@ fn copy(mut streams: Vec<Stream>, mut writer: impl Writer, everybody_gone: &Atom
             if ready.next() != Some(true) {
                 return true;
             }
-            let Stream { pipe, pe, sink } = stream;
+            let PePipe { pipe, pe, sink } = stream;
             let (written, goes_on) = match pipe.read(&mut buffer) {
                 Ok(n) if n > 0 => (writer.data(*pe, *sink, &buffer[..n]), true),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => return true,

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use rushmem_device_cpu::check::{Notes, Place, When, World};
+use rushmem_device_cpu::check::{Location, Notes, When, World};
 
 use super::Form;
 use crate::op::movement::Movement;
@@ -13,23 +13,23 @@ use crate::op::{Op, Reached};
 
 /// Notes an operation that has been checked, before it is carried out.
 pub(super) fn note(check: &Arc<World>, op: &Op, way: Reached, pe: i32, form: Form) {
-    let there = |at| if way == Reached::Net { Place::Of(pe, at) } else { Place::At(at) };
+    let there = |at| if way == Reached::Net { Location::Of(pe, at) } else { Location::At(at) };
     let later = if form == Form::Nbi { When::Complete } else { When::Now };
     let delivered = if form == Form::Nbi || way == Reached::Net { When::Ordered } else { When::Delivered };
     let each = |notes: &mut Notes<'_>| match *op {
         // Single words go in one piece: the Rust API's p is such a put.
         Op::Put(Movement::Bytes(t)) if is_word(t.remote, t.bytes) => {
-            notes.reads(Place::At(t.local.at), t.bytes, later);
+            notes.reads(Location::At(t.local.at), t.bytes, later);
             notes.stores(there(t.remote), t.bytes);
         }
         Op::Get(Movement::Bytes(t)) if is_word(t.remote, t.bytes) => {
             notes.loads(there(t.remote), t.bytes);
-            notes.writes(Place::At(t.local.at), t.bytes, later);
+            notes.writes(Location::At(t.local.at), t.bytes, later);
         }
         Op::Put(data) => note_put(notes, data, later, there, delivered),
         Op::Get(data) => {
             data.each_read(data.remote(), |at, bytes| notes.reads(there(at), bytes, later));
-            data.each_written(data.local().at, |at, bytes| notes.writes(Place::At(at), bytes, later));
+            data.each_written(data.local().at, |at, bytes| notes.writes(Location::At(at), bytes, later));
         }
         Op::P { at, bytes, .. } => notes.stores(there(at), bytes),
         Op::G { at, bytes } => notes.loads(there(at), bytes),
@@ -57,7 +57,7 @@ pub(super) fn note(check: &Arc<World>, op: &Op, way: Reached, pe: i32, form: For
 pub(super) fn note_answer(check: &Arc<World>, op: &Op, way: Reached, pe: i32) {
     let Op::Atomic(a) = op else { return };
     if a.op.fetches() {
-        let word = if way == Reached::Net { Place::Of(pe, a.at) } else { Place::At(a.at) };
+        let word = if way == Reached::Net { Location::Of(pe, a.at) } else { Location::At(a.at) };
         check.note(op.name(), |notes| notes.waits(word, a.bytes));
     }
 }
@@ -70,10 +70,10 @@ fn note_put(
     notes: &mut Notes<'_>,
     data: Movement,
     later: When,
-    there: impl Fn(usize) -> Place,
+    there: impl Fn(usize) -> Location,
     delivered: When,
 ) {
-    data.each_read(data.local().at, |at, bytes| notes.reads(Place::At(at), bytes, later));
+    data.each_read(data.local().at, |at, bytes| notes.reads(Location::At(at), bytes, later));
     data.each_written(data.remote(), |at, bytes| notes.writes(there(at), bytes, delivered));
 }
 
@@ -82,7 +82,7 @@ pub(super) fn waited(check: &Arc<World>, set: &WaitSet) {
     check.note("wait", |notes| {
         for i in set.some() {
             let (at, bytes) = set.word(i);
-            notes.waits(Place::At(at), bytes);
+            notes.waits(Location::At(at), bytes);
         }
     });
 }

@@ -9,7 +9,7 @@ use std::ops::Deref;
 use std::sync::atomic::{fence, Ordering};
 use std::time::Duration;
 
-use rushmem_device_cpu::check::Place;
+use rushmem_device_cpu::check::Location;
 
 use super::gpu::Snapshot;
 use super::Home;
@@ -135,7 +135,7 @@ pub(crate) fn fetch(w: &impl Home, sig: usize) -> Result<u64> {
     let word = w.own(sig, 8)?;
     w.health().check()?;
     if let Some(check) = w.check() {
-        check.note("signal_fetch", |notes| notes.waits(Place::At(word), 8));
+        check.note("signal_fetch", |notes| notes.waits(Location::At(word), 8));
     }
     // SAFETY: `own` vouches for the word, and it is aligned.
     unsafe {

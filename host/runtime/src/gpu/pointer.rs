@@ -9,7 +9,7 @@ use crate::error::Result;
 
 /// Memory that CUDA knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum MemoryType {
     /// Host memory: pinned, or registered with CUDA.
     Host,
     /// Managed memory, which moves between host and GPUs.
@@ -20,17 +20,17 @@ pub(crate) enum Place {
 
 impl Cuda {
     /// What lies at `at`; `None` where CUDA knows nothing of it: ordinary host memory, or freed.
-    pub(crate) fn place_of(&self, at: usize) -> Result<Option<Place>> {
+    pub(crate) fn place_of(&self, at: usize) -> Result<Option<MemoryType>> {
         let _current = self.current()?;
         let Some(kind) = attribute(at, Attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE) else { return Ok(None) };
         if attribute(at, Attribute::CU_POINTER_ATTRIBUTE_IS_MANAGED).is_some_and(|managed| managed != 0) {
-            return Ok(Some(Place::Managed));
+            return Ok(Some(MemoryType::Managed));
         }
         if kind != u64::from(sys::CUmemorytype::CU_MEMORYTYPE_DEVICE as u32) {
-            return Ok(Some(Place::Host));
+            return Ok(Some(MemoryType::Host));
         }
         let ordinal = attribute(at, Attribute::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL);
-        Ok(ordinal.map(|ordinal| Place::Gpu(ordinal as usize)))
+        Ok(ordinal.map(|ordinal| MemoryType::Gpu(ordinal as usize)))
     }
 
     /// First address and length of the allocation (of VMM memory: of the mapping) that `at` lies in.

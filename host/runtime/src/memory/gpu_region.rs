@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use crate::error::{err, Error, Result};
 use crate::gpu::ipc::{IpcHandle, HANDLE_WORDS};
-use crate::gpu::pointer::Place;
+use crate::gpu::pointer::MemoryType;
 use crate::gpu::vmm::Allocation;
 use crate::gpu::Cuda;
 use crate::memory::backing::BackingChunk;
@@ -73,7 +73,7 @@ fn check_place(cuda: &Cuda, addr: usize, bytes: usize) -> Result<()> {
         return Err(err!(INVALID_ARGUMENT, "no range of addresses"));
     }
     match cuda.place_of(addr)? {
-        Some(Place::Gpu(ordinal)) if ordinal == cuda.facts().ordinal => {
+        Some(MemoryType::Gpu(ordinal)) if ordinal == cuda.facts().ordinal => {
             if cuda.is_pooled(addr)? {
                 return Err(err!(
                     UNSUPPORTED,
@@ -82,15 +82,15 @@ fn check_place(cuda: &Cuda, addr: usize, bytes: usize) -> Result<()> {
             }
             Ok(())
         }
-        Some(Place::Gpu(ordinal)) => Err(err!(
+        Some(MemoryType::Gpu(ordinal)) => Err(err!(
             INVALID_ARGUMENT,
             "it is memory of GPU {ordinal}, and this PE's device, in whose memory its heap is, is {cuda}"
         )),
-        Some(Place::Managed) => Err(err!(
+        Some(MemoryType::Managed) => Err(err!(
             UNSUPPORTED,
             "it is managed memory (cudaMallocManaged), which other PEs cannot map; {HOW}"
         )),
-        Some(Place::Host) => Err(err!(
+        Some(MemoryType::Host) => Err(err!(
             UNSUPPORTED,
             "it is pinned host memory, and this PE's heap is in memory of {cuda}; {HOW}"
         )),

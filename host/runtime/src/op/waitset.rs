@@ -10,12 +10,12 @@ use std::fmt;
 use std::sync::atomic::Ordering;
 
 pub(crate) use rushmem_abi::table::Comparison as Cmp;
-use rushmem_abi::table::{Element, Kind, ELEMENTS};
+use rushmem_abi::table::{Element, ElementKind, ELEMENTS};
 
 /// The integers of 16 bits, for which there are no atomics: OpenSHMEM's and NVSHMEM's waits have them.
-static SHORT: Element = Element { code: RUSHMEM_INT16, name: "int16", bytes: 2, kind: Kind::Signed };
+static SHORT: Element = Element { code: RUSHMEM_INT16, name: "int16", bytes: 2, kind: ElementKind::Signed };
 static UNSIGNED_SHORT: Element =
-    Element { code: RUSHMEM_UINT16, name: "uint16", bytes: 2, kind: Kind::Unsigned };
+    Element { code: RUSHMEM_UINT16, name: "uint16", bytes: 2, kind: ElementKind::Unsigned };
 
 /// An element type of wait and test: a row of the table that is an integer's, or one of 16 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +49,7 @@ impl Integer {
 
     /// Whether its values have a sign.
     pub(crate) fn is_signed(self) -> bool {
-        self.0.kind == Kind::Signed
+        self.0.kind == ElementKind::Signed
     }
 
     /// The value of a bit pattern, of which only the low bytes count.

@@ -35,7 +35,7 @@ pub(super) struct Bench<'t, 'w> {
 }
 
 /// A row of the result: where it lies, whose product it has, and which token's it is.
-pub(super) struct Place {
+pub(super) struct ResultRow {
     at: usize,
     maker: u32,
     source: u32,
@@ -140,9 +140,9 @@ impl<'t, 'w> Bench<'t, 'w> {
     }
 
     /// Where everything should lie, in the order of rows.
-    fn places(&self) -> Vec<Place> {
+    fn places(&self) -> Vec<ResultRow> {
         let (point, first) = (&self.point, self.me * self.local);
-        let mut of: Vec<Vec<Place>> = Vec::new();
+        let mut of: Vec<Vec<ResultRow>> = Vec::new();
         of.resize_with(if point.layout == MoeLayout::RankMajor { 1 } else { self.local as usize }, Vec::new);
         for source in 0..self.ranks {
             for token in 0..point.tokens {
@@ -152,10 +152,13 @@ impl<'t, 'w> Bench<'t, 'w> {
                     let at = (source * point.tokens + token) as usize;
                     match point.layout {
                         MoeLayout::RankMajor if i > 0 => {}
-                        MoeLayout::RankMajor => of[0].push(Place { at, maker: self.me, source, token }),
-                        _ => {
-                            of[(expert - first) as usize].push(Place { at: 0, maker: expert, source, token })
-                        }
+                        MoeLayout::RankMajor => of[0].push(ResultRow { at, maker: self.me, source, token }),
+                        _ => of[(expert - first) as usize].push(ResultRow {
+                            at: 0,
+                            maker: expert,
+                            source,
+                            token,
+                        }),
                     }
                 }
             }
@@ -174,7 +177,7 @@ impl<'t, 'w> Bench<'t, 'w> {
     }
 
     /// Writes what experts make of the tokens that they will get.
-    pub(super) fn produce(&self) -> Result<Vec<Place>> {
+    pub(super) fn produce(&self) -> Result<Vec<ResultRow>> {
         let (places, hidden) = (self.places(), self.point.hidden);
         for place in &places {
             let row = self.sequence.row(place.maker, place.source, place.token, hidden);
@@ -184,7 +187,7 @@ impl<'t, 'w> Bench<'t, 'w> {
     }
 
     /// What is there must be what should be.
-    pub(super) fn verify(&self, places: &[Place]) -> Result<()> {
+    pub(super) fn verify(&self, places: &[ResultRow]) -> Result<()> {
         let (point, hidden) = (&self.point, self.point.hidden as usize);
         let wrong = |what: String| {
             Err(Failure::new(format!("moe, {point}: rank {}: {what}: its figures mean nothing", self.me)))

@@ -5,7 +5,7 @@ use std::sync::atomic::{fence, AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rushmem_device_cpu::check::{self, Place};
+use rushmem_device_cpu::check::{self, Location};
 
 use crate::error::{err, Result};
 use crate::exec::net::FarPe;
@@ -57,7 +57,7 @@ impl Sync {
         let others = || (0..self.n).filter(|pe| *pe != self.me);
         if let Some(check) = check {
             check.note("sync_all on a stream", |notes| {
-                others().for_each(|pe| notes.signals(Place::Of(pe, line(self.me))));
+                others().for_each(|pe| notes.signals(Location::Of(pe, line(self.me))));
             });
         }
         // SAFETY: this PE's own words, which one sync at a time uses; one at least.
@@ -89,7 +89,7 @@ impl Sync {
         fence(Ordering::SeqCst);
         if let Some(check) = check {
             check.note("sync_all on a stream", |notes| {
-                others().for_each(|pe| notes.waits(Place::Of(self.me, line(pe)), 8));
+                others().for_each(|pe| notes.waits(Location::Of(self.me, line(pe)), 8));
             });
         }
         Ok(())

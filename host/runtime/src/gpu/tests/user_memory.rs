@@ -7,7 +7,7 @@ use cudarc::driver::sys;
 use super::{turn, Turn};
 use crate::error::code;
 use crate::gpu::ipc::{IpcHandle, IpcMapping};
-use crate::gpu::pointer::Place;
+use crate::gpu::pointer::MemoryType;
 use crate::gpu::vmm::{AddressRange, Allocation};
 use crate::memory::gpu_region::{inspect, GpuMemory};
 
@@ -39,7 +39,7 @@ fn addresses_are_known_for_what_they_are() {
     let host = [0u8; 100];
     assert_eq!(cuda.place_of(host.as_ptr() as usize).unwrap(), None);
     assert_eq!(cuda.place_of(8).unwrap(), None);
-    let here = Some(Place::Gpu(cuda.facts().ordinal));
+    let here = Some(MemoryType::Gpu(cuda.facts().ordinal));
 
     let plain = Plain::new(&turn, 131_072);
     assert_eq!(cuda.place_of(plain.1 + 131_071).unwrap(), here);

@@ -10,7 +10,7 @@ use super::chunks::{Chunk, Course};
 use super::mailbox::{AtomicRequest, Mailbox};
 use super::staging::{Staging, Ticket};
 use crate::error::Result;
-use crate::gpu::pointer::Place;
+use crate::gpu::pointer::MemoryType;
 use crate::gpu::Cuda;
 use crate::kernel::service::Service;
 use crate::net::memory::span::Span;
@@ -83,7 +83,7 @@ impl CudaMover {
 
 impl Mover for CudaMover {
     fn on_gpu(&self, at: usize) -> Result<bool> {
-        Ok(matches!(self.cuda.place_of(at)?, Some(Place::Gpu(_) | Place::Managed)))
+        Ok(matches!(self.cuda.place_of(at)?, Some(MemoryType::Gpu(_) | MemoryType::Managed)))
     }
 
     fn try_chunk(&mut self, bytes: usize, course: Course) -> Option<Chunk> {

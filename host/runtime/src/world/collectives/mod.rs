@@ -23,7 +23,7 @@ mod reducing;
 mod relays;
 mod staged;
 
-use rushmem_device_cpu::check::{Place, When};
+use rushmem_device_cpu::check::{Location, When};
 
 use super::World;
 use crate::collective::Entered;
@@ -131,8 +131,8 @@ impl World {
         check.note(what, |notes| {
             for (offset, bytes) in parts().into_iter().filter(|(_, bytes)| *bytes > 0) {
                 match what {
-                    "the source" => notes.reads(Place::At(at + offset), bytes, When::Now),
-                    _ => notes.writes(Place::At(at + offset), bytes, When::Now),
+                    "the source" => notes.reads(Location::At(at + offset), bytes, When::Now),
+                    _ => notes.writes(Location::At(at + offset), bytes, When::Now),
                 }
             }
         });

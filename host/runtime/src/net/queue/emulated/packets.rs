@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 
 /// What a frame is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum PacketKind {
     /// A part of a WRITE; with `LAST` it is to be acknowledged.
     Write = 1,
     Read = 2,
@@ -19,8 +19,15 @@ pub(super) enum Kind {
     Data = 7,
 }
 
-const KINDS: [Kind; 7] =
-    [Kind::Write, Kind::Read, Kind::FetchAdd, Kind::CompareSwap, Kind::Done, Kind::Refused, Kind::Data];
+const KINDS: [PacketKind; 7] = [
+    PacketKind::Write,
+    PacketKind::Read,
+    PacketKind::FetchAdd,
+    PacketKind::CompareSwap,
+    PacketKind::Done,
+    PacketKind::Refused,
+    PacketKind::Data,
+];
 
 /// The last part of a WRITE.
 pub(super) const LAST: u8 = 1;
@@ -28,7 +35,7 @@ pub(super) const LAST: u8 = 1;
 /// A frame.
 #[derive(Debug, Clone)]
 pub(super) struct Frame {
-    pub(super) kind: Kind,
+    pub(super) kind: PacketKind,
     /// `LAST`, or a syndrome.
     pub(super) more: u8,
     pub(super) key: u32,

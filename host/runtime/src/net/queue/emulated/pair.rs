@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use super::arrivals::Arrivals;
 use super::chance::Chance;
 use super::memory::{Access, CardPlace, Regions};
-use super::packets::{Frame, Kind, Link, LAST, PART};
+use super::packets::{Frame, Link, PacketKind, LAST, PART};
 use super::requests::{syndrome, written, Body, LocalBytes, Mistake, WorkRequest, BLOCK};
 use crate::net::queue::card::QueueMemory;
 
@@ -238,7 +238,7 @@ impl Pair {
         };
         let (sending, awaits) = match &request.body {
             Body::Nothing => (Sending::Nothing, None),
-            Body::WriteInline(data) => (Sending::One(frame(Kind::Write, 0, 0, data.clone())), None),
+            Body::WriteInline(data) => (Sending::One(frame(PacketKind::Write, 0, 0, data.clone())), None),
             Body::Write(local) => {
                 let (from, bytes) = (here(local, Access::LocalRead)?, local.bytes);
                 let backwards = rest.chance.one_in(2);
@@ -247,16 +247,16 @@ impl Pair {
             }
             Body::Read(local) => {
                 let to = here(local, Access::LocalWrite)?;
-                let frame = frame(Kind::Read, local.bytes as u64, 0, Vec::new());
+                let frame = frame(PacketKind::Read, local.bytes as u64, 0, Vec::new());
                 (Sending::One(frame), Some((to, local.bytes)))
             }
             Body::FetchAdd { add, answer } => {
                 let to = here(answer, Access::LocalWrite)?;
-                (Sending::One(frame(Kind::FetchAdd, *add, 0, Vec::new())), Some((to, 8)))
+                (Sending::One(frame(PacketKind::FetchAdd, *add, 0, Vec::new())), Some((to, 8)))
             }
             Body::CompareSwap { swap, compare, answer } => {
                 let to = here(answer, Access::LocalWrite)?;
-                (Sending::One(frame(Kind::CompareSwap, *swap, *compare, Vec::new())), Some((to, 8)))
+                (Sending::One(frame(PacketKind::CompareSwap, *swap, *compare, Vec::new())), Some((to, 8)))
             }
         };
         let over = matches!(sending, Sending::Nothing).then_some(Ok(()));
@@ -292,7 +292,16 @@ impl Pair {
                         }
                         let more = if number + 1 == parts { LAST } else { 0 };
                         let (index, address) = (flight.index, remote + at as u64);
-                        link.send(&Frame { kind: Kind::Write, more, key, index, address, a: 0, b: 0, data });
+                        link.send(&Frame {
+                            kind: PacketKind::Write,
+                            more,
+                            key,
+                            index,
+                            address,
+                            a: 0,
+                            b: 0,
+                            data,
+                        });
                         gone = if more == LAST { bytes } else { (number + 1) * PART };
                         sent = true;
                     }
@@ -392,25 +401,25 @@ impl Pair {
     fn serve(&mut self, rest: &mut Rest, frame: Frame, now: Instant) {
         let (index, kind) = (frame.index, frame.kind);
         match kind {
-            Kind::Done => {
+            PacketKind::Done => {
                 let ready = if rest.chance.one_in(4) { rest.chance.due() } else { now };
                 self.over(index, Ok(()), ready);
             }
-            Kind::Refused => {
+            PacketKind::Refused => {
                 self.tell(
                     rest,
                     &format!("request {index} was refused by the peer (syndrome {:#04x})", frame.more),
                 );
                 self.over(index, Err(frame.more), now);
             }
-            Kind::Data => self.take_data(rest, &frame, now),
-            Kind::Read if rest.chance.one_in(4) => self.late.push_back((rest.chance.due(), frame)),
+            PacketKind::Data => self.take_data(rest, &frame, now),
+            PacketKind::Read if rest.chance.one_in(4) => self.late.push_back((rest.chance.due(), frame)),
             // READs keep their order among themselves, and an atomic waits for those before it.
-            Kind::Read | Kind::FetchAdd | Kind::CompareSwap => {
+            PacketKind::Read | PacketKind::FetchAdd | PacketKind::CompareSwap => {
                 self.answer_late(rest, now, true);
                 self.carry_out(rest, &frame);
             }
-            Kind::Write => self.carry_out(rest, &frame),
+            PacketKind::Write => self.carry_out(rest, &frame),
         }
     }
 

@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use super::super::memory::{Access, WordChange};
-use super::super::packets::{Frame, Kind, LAST, PART};
+use super::super::packets::{Frame, PacketKind, LAST, PART};
 use super::super::requests::{syndrome, Mistake};
 use super::{Pair, Rest};
 
@@ -20,7 +20,7 @@ impl Pair {
         worked
     }
 
-    fn reply(&mut self, to: &Frame, kind: Kind, more: u8, data: Vec<u8>) {
+    fn reply(&mut self, to: &Frame, kind: PacketKind, more: u8, data: Vec<u8>) {
         if let Some(link) = &mut self.link {
             link.send(&Frame { kind, more, key: 0, index: to.index, address: 0, a: 0, b: 0, data });
         }
@@ -28,18 +28,18 @@ impl Pair {
 
     pub(super) fn carry_out(&mut self, rest: &mut Rest, frame: &Frame) {
         let done = match frame.kind {
-            Kind::Write => self.carry_out_write(rest, frame),
-            Kind::Read => self.carry_out_read(rest, frame),
-            Kind::FetchAdd => self.carry_out_atomic(rest, frame, WordChange::Add(frame.a)),
-            Kind::CompareSwap => {
+            PacketKind::Write => self.carry_out_write(rest, frame),
+            PacketKind::Read => self.carry_out_read(rest, frame),
+            PacketKind::FetchAdd => self.carry_out_atomic(rest, frame, WordChange::Add(frame.a)),
+            PacketKind::CompareSwap => {
                 let change = WordChange::Swap { value: frame.a, compare: frame.b };
                 self.carry_out_atomic(rest, frame, change)
             }
-            Kind::Done | Kind::Refused | Kind::Data => Ok(()),
+            PacketKind::Done | PacketKind::Refused | PacketKind::Data => Ok(()),
         };
         if let Err(Mistake { syndrome, why }) = done {
             self.tell(rest, &format!("the peer's request {}: remote memory: {why}", frame.index));
-            self.reply(frame, Kind::Refused, syndrome, Vec::new());
+            self.reply(frame, PacketKind::Refused, syndrome, Vec::new());
         }
     }
 
@@ -52,7 +52,7 @@ impl Pair {
         rest.arrivals.add(place, frame.data.clone(), &mut rest.chance);
         rest.arrivals.step(&rest.regions, Instant::now()).map_err(|e| access(e.message))?;
         if frame.more == LAST {
-            self.reply(frame, Kind::Done, 0, Vec::new());
+            self.reply(frame, PacketKind::Done, 0, Vec::new());
         }
         Ok(())
     }
@@ -66,7 +66,7 @@ impl Pair {
             let mut data = vec![0; PART.min(bytes - at)];
             rest.regions.read(place.offset(at), &mut data).map_err(|e| access(e.message))?;
             at += data.len();
-            self.reply(frame, Kind::Data, 0, data);
+            self.reply(frame, PacketKind::Data, 0, data);
         }
         Ok(())
     }
@@ -88,7 +88,7 @@ impl Pair {
         rest.arrivals.finish(&rest.regions).map_err(|e| access(e.message))?;
         let late = rest.chance.one_in(8);
         let old = rest.regions.update(place, change, late).map_err(|e| access(e.message))?;
-        self.reply(frame, Kind::Data, 0, old.to_le_bytes().to_vec());
+        self.reply(frame, PacketKind::Data, 0, old.to_le_bytes().to_vec());
         Ok(())
     }
 }

@@ -8,7 +8,7 @@ use crate::names;
 
 /// Where a job meets.
 #[derive(Debug, Clone)]
-pub(crate) struct Place {
+pub(crate) struct MeetingAddress {
     pub(crate) at: Where,
     /// The caller means this host alone.
     pub(crate) loopback: bool,
@@ -24,18 +24,18 @@ pub(crate) enum Where {
     Named { host: String, from: String, ports: Vec<u16> },
 }
 
-impl Place {
-    pub(crate) fn at(addr: Address) -> Place {
+impl MeetingAddress {
+    pub(crate) fn at(addr: Address) -> MeetingAddress {
         let loopback = match addr {
             Address::Net(addr) => addr.ip().is_loopback(),
             Address::Local(_) => true,
         };
-        Place { at: Where::At(addr), loopback }
+        MeetingAddress { at: Where::At(addr), loopback }
     }
 
-    pub(crate) fn named(host: &str, from: &str, ports: Vec<u16>) -> Place {
+    pub(crate) fn named(host: &str, from: &str, ports: Vec<u16>) -> MeetingAddress {
         let at = Where::Named { host: host.into(), from: from.into(), ports };
-        Place { at, loopback: names::is_loopback(host) }
+        MeetingAddress { at, loopback: names::is_loopback(host) }
     }
 
     /// Whether rank 0 chooses among many ports.
@@ -59,7 +59,7 @@ impl Place {
     }
 }
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for MeetingAddress {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.at {
             Where::At(addr) => write!(f, "{addr}"),
