@@ -100,6 +100,10 @@ int main(int argc, char **argv)
     case 42: shmem_init_thread(0, (int *) 4); break;
     case 43: shmem_long_wait_until_any_vector(array, 1, NULL, SHMEM_CMP_EQ, (long *) 32); break;
     case 44: shmem_putmem(array, past_the_file(), 8, 1); break;
+    /* Addresses that wrap around, in steps of -2 and 0 bytes, and by their number. */
+    case 45: shmem_ibput16(array, large, PTRDIFF_MAX, 3, 2, 1 << 30, 0); break;
+    case 46: shmem_ibget64(large, array, PTRDIFF_MAX / 4 + 1, 3, 2, 5, 0); break;
+    case 47: shmem_ibput32(array, large, 3, 5, 2, SIZE_MAX / 8, 0); break;
     }
   if (which == 18 && me == 1) {
     shmem_long_wait_until(&word, SHMEM_CMP_EQ, 18);
