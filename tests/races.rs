@@ -65,7 +65,7 @@ impl<'w> Memory<'w> {
 /// Programs of the host: a name, what is asked of the report, and the program, with its mistake or without.
 type HostProgram = (&'static str, [&'static str; 2], fn(&Memory<'_>, &Module<'_>, bool));
 
-const HOST: [HostProgram; 26] = [
+const HOST: [HostProgram; 27] = [
     ("host_writes_under_kernel", ["// reads", "host, put"], |m, module, bad| {
         let stream = m.world.default_stream();
         m.start(&module.kernel("reads").unwrap(), &stream);
@@ -168,6 +168,16 @@ const HOST: [HostProgram; 26] = [
             m.world.fence().unwrap();
         }
         m.data.put(&[2; 64], m.world.right()).unwrap();
+    }),
+    ("stream_puts_to_one_place", ["stream, put", "stream, put"], |m, _, bad| {
+        let stream = m.world.default_stream();
+        for i in 0..2 {
+            m.data.put_from_on(&m.src, m.world.right(), &stream).unwrap();
+            if i == 0 && !bad {
+                m.world.fence_on(&stream).unwrap();
+            }
+        }
+        stream.synchronize().unwrap();
     }),
     ("host_put_signal_unawaited", ["host, put_signal", "host, get"], |m, _, bad| {
         if m.world.my_pe() == Pe::new(0) {
@@ -348,8 +358,13 @@ const HOST: [HostProgram; 26] = [
 const NOT_FAR: [&str; 2] = ["store_through_ptr", "one_fences_for_all"];
 
 /// Puts to near PEs are there on return, in order.
-const NOT_NEAR: [&str; 4] =
-    ["puts_to_one_place", "strided_put_over_put", "put_behind_nbi_put", "host_puts_to_one_place"];
+const NOT_NEAR: [&str; 5] = [
+    "puts_to_one_place",
+    "strided_put_over_put",
+    "put_behind_nbi_put",
+    "host_puts_to_one_place",
+    "stream_puts_to_one_place",
+];
 
 /// Kernels with a mistake, of one source.
 fn planted(source: &'static str) -> impl Iterator<Item = &'static str> {
