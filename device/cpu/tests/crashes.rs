@@ -3,6 +3,7 @@
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;
+use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use rushmem_device_cpu::{Compiler, Limits};
@@ -139,6 +140,48 @@ fn each_fault_is_told() {
     }
 }
 
+/// Runs both in threads of their own, which begin together.
+fn at_once(parts: [impl FnOnce() + Send; 2]) {
+    let ready = Barrier::new(2);
+    std::thread::scope(|scope| {
+        for part in parts {
+            let ready = &ready;
+            scope.spawn(move || {
+                ready.wait();
+                part();
+            });
+        }
+    });
+}
+
+/// Whichever fault ends the process has its text; the other one may have one, too, and they do not mix.
+#[test]
+fn of_two_faults_at_once_the_one_that_ends_the_process_is_told() {
+    const TEST: &str = "of_two_faults_at_once_the_one_that_ends_the_process_is_told";
+    if is_part("two") {
+        let module = Bench::new().compiler.compile("folder/faults.cu", SOURCE).expect("it compiles");
+        let word = 0usize;
+        at_once(["null", "illegal"].map(|name| {
+            let kernel = module.kernel(name).expect("defined");
+            move || run(&kernel, &shape(1, 8), &[arg(&word)]).expect("dead before")
+        }));
+        return;
+    }
+    let says =
+        [(libc::SIGSEGV, "null", "a null pointer plus 12"), (libc::SIGILL, "illegal", "__builtin_trap()")];
+    for _ in 0..6 {
+        let (ended, text) = end_of(TEST, "two");
+        let (_, kernel, what) = says.iter().find(|(signal, ..)| Some(*signal) == ended).expect(&text);
+        let texts: Vec<&str> = text.split("rushmem [error]").skip(1).collect();
+        assert!(matches!(texts.len(), 1 | 2), "{text}");
+        let of_it: Vec<_> =
+            texts.iter().filter(|text| text.contains(&format!("kernel `{kernel}`"))).collect();
+        assert!(matches!(of_it[..], [one] if one.contains(what)), "signal {ended:?}: {text}");
+        let at = format!(" at folder/faults.cu:{}", line(&format!("// fault {kernel}")));
+        assert!(of_it[0].contains(&at), "{at} is not in: {text}");
+    }
+}
+
 const HANDLERS: &str = r#"
 #include <sys/resource.h>
 __global__ void writes(int *p) { *p = 5; }  // writes
@@ -250,6 +293,22 @@ fn play_with_handlers(role: &str) {
                 unsafe { libc::raise(libc::SIGSEGV) };
             }
         }
+        "opens two" => {
+            handle(libc::SIGSEGV, opens);
+            let bench = Bench::new();
+            let module = bench.module(HANDLERS);
+            // SAFETY: a fresh mapping.
+            let pages = unsafe {
+                let access = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+                libc::mmap(std::ptr::null_mut(), 8192, libc::PROT_NONE, access, -1, 0)
+            } as usize;
+            at_once([pages, pages + 4096].map(|page| {
+                let kernel = module.kernel("writes").expect("defined");
+                move || run(&kernel, &shape(1, 1), &[arg(&page)]).expect("it ends")
+            }));
+            // SAFETY: open by now.
+            println!("WROTE {:?}", [0, 4096].map(|at| unsafe { ((pages + at) as *const i32).read() }));
+        }
         "cramped" => launch("cramped", 16),
         "off" => launch("writes", 16),
         "urgent" => {
@@ -278,10 +337,11 @@ type Role = (&'static str, Option<i32>, Option<i32>, usize, &'static [&'static s
 fn the_program_s_handlers_stay() {
     const TEST: &str = "the_program_s_handlers_stay";
     let segv = Some(libc::SIGSEGV);
-    let roles: [Role; 9] = [
+    let roles: [Role; 10] = [
         ("before", None, Some(44), 1, &["THE PROGRAM'S HANDLER", "at test.cu:3"]),
         ("after", None, Some(44), 0, &["RAN Ok(())", "THE PROGRAM'S HANDLER"]),
         ("opens", None, Some(0), 1, &["RAN Ok(())", "WROTE 5"]),
+        ("opens two", None, Some(0), 2, &["WROTE [5, 5]"]),
         ("foreign", segv, None, 0, &["RAN Ok(())"]),
         (
             "all",
