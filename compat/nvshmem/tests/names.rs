@@ -286,7 +286,8 @@ impl Record {
         record.line(&format!(
             "# forms_of_kernels_compile: each function in a kernel of its own, nvcc {options}"
         ));
-        record.line(&format!("# commit {commit}, nvcc {nvcc}"));
+        let date = last_line(Command::new("date").args(["-u", "+%F"]).output());
+        record.line(&format!("# {date}, commit {commit}, nvcc {nvcc}"));
         if record.before.is_empty() {
             record.line("chapter,arch,functions,seconds");
         }
