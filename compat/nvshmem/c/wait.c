@@ -103,11 +103,21 @@ static size_t width_of(int kind)
   return kind == RUSHMEM_INT16 || kind == RUSHMEM_UINT16 ? 2 : kind == RUSHMEM_INT32 || kind == RUSHMEM_UINT32 ? 4 : 8;
 }
 
+/* Refuses more words than there are behind `ivars`, before the arrays beside them are read as far. */
+static void check_words(struct call call, const void *ivars, size_t n, size_t width)
+{
+  in_job(call);
+  if (n == 0) return;
+  const size_t bytes = bytes_of(call, n, width);
+  if ((uintptr_t) ivars > UINTPTR_MAX - bytes) refuse(call, "%zu words at %p run past the last address", n, ivars);
+  void *last;
+  check(call, rushmem_ptr(job.world, (const char *) ivars + bytes - width, job.me, &last));
+}
+
 /* One wait for each word. `status` and the values are read now. */
 static void each_on_stream(struct call call, int kind, const void *ivars, size_t n, const int *status, int cmp,
                            const void *values, size_t step, cudaStream_t stream)
 {
-  in_job(call);
   int *left_out = NULL;
   if (status && n) {
     left_out = malloc(bytes_of(call, n, sizeof *left_out));
@@ -126,14 +136,15 @@ static void each_on_stream(struct call call, int kind, const void *ivars, size_t
 void wait_all_on_stream(struct call call, int kind, const void *ivars, size_t n, const int *status, int cmp,
                         uint64_t value, cudaStream_t stream)
 {
+  check_words(call, ivars, n, width_of(kind));
   each_on_stream(call, kind, ivars, n, status, cmp, &value, 0, stream);
 }
 
 void wait_all_vector_on_stream(struct call call, int kind, const void *ivars, size_t n, const int *status,
                                int cmp, const void *values, cudaStream_t stream)
 {
-  in_job(call);
   const size_t bytes = width_of(kind);
+  check_words(call, ivars, n, bytes);
   void *copy = malloc(bytes_of(call, n + 1, bytes));
   if (!copy) refuse(call, "there is no memory for the values of %zu words", n);
   if (n) module_copy(call, copy, values, n * bytes);

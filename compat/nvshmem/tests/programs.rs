@@ -3,6 +3,7 @@
 //!
 //! RUSHMEM_TEST_ROUNDS=all runs each of them on 1 to 4 PEs.
 
+mod arguments;
 mod common;
 mod examples;
 
@@ -188,6 +189,8 @@ fn mistakes_end_with_a_text() {
         ("pe", &["nvshmem_int_get", "PE 1", "7"]),
         ("team", &["nvshmem_barrier", "41 is not a team"]),
         ("signal", &["nvshmemx_signal_op", "NVSHMEM_SIGNAL_SET"]),
+        ("many", &["nvshmemx_int_wait_until_all_vector_on_stream", "more than there are addresses"]),
+        ("more", &["nvshmemx_int_wait_until_all_on_stream", "is not symmetric memory"]),
         ("layout", &["nvshmem_init", "headers of another rushmem (device state 1, 8 bytes"]),
         ("later", &["nvshmem_fence", "headers of another rushmem (device state 2, 16 bytes", "PE 1"]),
         ("early", &["nvshmem_my_pe", "nvshmem_init comes first"]),

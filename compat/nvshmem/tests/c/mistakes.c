@@ -34,6 +34,10 @@ int main(int argc, char **argv)
     if (!strcmp(what, "pe")) nvshmem_int_get(local, words, 4, 7);
     if (!strcmp(what, "team")) nvshmem_barrier(41);
     if (!strcmp(what, "signal")) nvshmemx_signal_op((uint64_t *) words, 1, 3, 0);
+    if (!strcmp(what, "many"))
+      nvshmemx_int_wait_until_all_vector_on_stream(words, SIZE_MAX, NULL, NVSHMEM_CMP_EQ, local, NULL);
+    if (!strcmp(what, "more"))
+      nvshmemx_int_wait_until_all_on_stream(words, (size_t) 1 << 40, local, NVSHMEM_CMP_EQ, 0, NULL);
     if (!strcmp(what, "later")) rushmem_nvshmem_attach(fill, 2, 16), nvshmem_fence();
     if (!strcmp(what, "killed")) kill(getpid(), SIGKILL);
     if (!strcmp(what, "exit")) {

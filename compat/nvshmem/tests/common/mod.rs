@@ -77,7 +77,15 @@ impl Program {
 
     /// The same by another compiler.
     pub(crate) fn by(compiler: &str, source: &str) -> Program {
+        Program::with(compiler, source, &[])
+    }
+
+    /// The same with these files beside it: names and texts.
+    pub(crate) fn with(compiler: &str, source: &str, files: &[(&str, &str)]) -> Program {
         let dir = tempfile::tempdir().expect("a temporary folder");
+        for (name, text) in files {
+            std::fs::write(dir.path().join(name), text).expect("the folder is there");
+        }
         let path = dir.path().join("program");
         let lib = format!("{PREFIX}/lib");
         let mut cc = Command::new(compiler);
@@ -85,6 +93,7 @@ impl Program {
         cc.arg(here().join("tests/c").join(source)).arg("-o").arg(&path);
         cc.arg("-I").arg(format!("{PREFIX}/tests")).arg("-I").arg(format!("{PREFIX}/include"));
         cc.arg("-I").arg(here().join("../../host/runtime/include"));
+        cc.arg("-I").arg(dir.path()).arg("-I").arg(here().join("../../tests/support"));
         cc.args(["-L", &lib, "-lnvshmem_host", "-lrushmem_host", &format!("-Wl,-rpath,{lib}")]);
         let out = cc.output().expect("cc runs");
         assert!(out.status.success(), "{cc:?}\n{}", String::from_utf8_lossy(&out.stderr));

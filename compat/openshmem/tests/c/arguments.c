@@ -1,27 +1,11 @@
-/* Calls every function with random arguments, of which some make no sense. `_exit` and `rushmem_break` of the
- * library lead here, because the program's functions go before libraries': a refused call comes back, and
- * its text is looked at. The argument is the number of rounds. With more than one PE, PE 0 makes the calls
- * that need no other PE, and the others wait. */
-#include <errno.h>
-#include <limits.h>
-#include <setjmp.h>
+/* Calls every function with random arguments, of which some make no sense (attack.h). The argument is the
+ * number of rounds. With more than one PE, PE 0 makes the calls that need no other PE; the others wait. */
 #include <shmem.h>
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
-struct named {
-  const char *name;
-  void (*call)(void);
-  int one_sided;
-};
+#include "attack.h"
 
 enum { HEAP = 1 << 16 };
-static unsigned long long state, given_seed;
 static int shmem_me, shmem_n;
 /* Larger than what the counts below can reach. */
 static long long data[1 << 16], zeros[1 << 12];
@@ -32,35 +16,13 @@ static char *heap, *freed, *private_area;
 static shmem_team_t a_team, old_team, made;
 static shmem_ctx_t a_context, old_context, context_made;
 
-static unsigned rnd(unsigned n)
-{
-  state ^= state << 13, state ^= state >> 7, state ^= state << 17;
-  return (unsigned) (state >> 33) % n;
-}
-static int some(int a, int b, int c, int d, int e, int f)
-{
-  const int all[] = {a, b, c, d, e, f};
-  return all[rnd(6)];
-}
 static int comparison(void)
 {
   return some(SHMEM_CMP_EQ, SHMEM_CMP_GE, SHMEM_CMP_LE, -1, 6, INT_MAX);
 }
 static int pe(void)
 {
-  const int all[] = {0, shmem_n - 1, -1, shmem_n, INT_MAX, INT_MIN};
-  return all[rnd(4) ? rnd(2) : rnd(6)];
-}
-static size_t count(void)
-{
-  const size_t all[] = {0, 1, 5, 33, SIZE_MAX, SIZE_MAX / 2, SIZE_MAX / 8 + 1, 1ull << 46, 1ull << 32,
-                        INT_MAX};
-  return all[rnd(3) ? rnd(4) : rnd(10)];
-}
-static ptrdiff_t distance(void)
-{
-  const ptrdiff_t all[] = {1, 2, 3, 0, -1, PTRDIFF_MAX, PTRDIFF_MIN, PTRDIFF_MAX / 8};
-  return all[rnd(3) ? rnd(3) : rnd(8)];
+  return some_pe(shmem_n);
 }
 int main(int argc, char **argv);
 static void *symmetric(void)
@@ -95,12 +57,6 @@ static void *local(void *there, size_t bytes)
   memset(there, 0, bytes < 4096 ? bytes : 4096);
   return there;
 }
-static int *status(void)
-{
-  static int flags[64];
-  for (int i = 0; i < 64; i++) flags[i] = rnd(3) == 0;
-  return rnd(2) ? flags : NULL;
-}
 static shmem_team_t team(void)
 {
   const shmem_team_t all[] = {SHMEM_TEAM_WORLD, SHMEM_TEAM_SHARED, a_team, old_team, SHMEM_TEAM_INVALID,
@@ -117,11 +73,6 @@ static shmem_ctx_t context(void)
 
 #include "calls.h"
 
-static sigjmp_buf back;
-static volatile int inside;
-static char said[8192];
-static const struct named *now;
-
 /* A page that nothing is at, one that is for reading alone, and the last bytes before such a one. */
 static void make_pages(void)
 {
@@ -134,45 +85,6 @@ static void make_pages(void)
   read_only = pages + 3 * page;
   edge = pages + page - 12;
 }
-
-/* The library's ends. */
-void _exit(int status)
-{
-  if (inside) siglongjmp(back, 1);
-  syscall(SYS_exit_group, status);
-  __builtin_unreachable();
-}
-int rushmem_break(void *world, const char *why)
-{
-  (void) world, (void) why;
-  return 0;
-}
-ssize_t write(int file, const void *bytes, size_t n)
-{
-  /* A line of SHMEM_DEBUG's trace. */
-  if (file == STDERR_FILENO && n > 4 && !memcmp(bytes, "[PE ", 4)) return (ssize_t) n;
-  if (!inside || file != STDERR_FILENO) return syscall(SYS_write, file, bytes, n);
-  const size_t kept = n < sizeof said - 1 ? n : sizeof said - 1;
-  memcpy(said, bytes, kept);
-  said[kept] = 0;
-  return (ssize_t) n;
-}
-
-static void crashed(int number)
-{
-  char text[256];
-  const char *in = now ? now->name : "no call";
-  const int n = snprintf(text, sizeof text, "signal %d in %s (seed %llu)\n", number, in, given_seed);
-  syscall(SYS_write, STDERR_FILENO, text, n);
-  syscall(SYS_exit_group, 9);
-}
-
-/* The call, or its refusal. */
-#define ATTEMPT(call)                                                                                        \
-  do {                                                                                                       \
-    if (sigsetjmp(back, 1) == 0) inside = 1, (call);                                                         \
-    inside = 0;                                                                                              \
-  } while (0)
 
 /* What calls have used up or ended is made anew. */
 static void prepare(int number)
@@ -205,10 +117,7 @@ static void prepare(int number)
 int main(int argc, char **argv)
 {
   const int rounds = argc > 1 ? atoi(argv[1]) : 1;
-  const char *given = getenv("RUSHMEM_TEST_SEED");
-  given_seed = given ? strtoull(given, NULL, 10) : 1;
-  state = given_seed * 2654435761u + 1;
-  for (int i = 0; i < 4; i++) signal((int[]){SIGSEGV, SIGBUS, SIGFPE, SIGABRT}[i], crashed);
+  attack_start();
   make_pages();
   shmem_init();
   shmem_me = shmem_my_pe();
@@ -216,29 +125,10 @@ int main(int argc, char **argv)
   shmem_n = shmem_n_pes();
   prepare(0);
   shmem_barrier_all();
-  unsigned returned = 0, refused = 0;
   for (int i = 0; i < rounds && shmem_me == 0; i++)
     for (size_t k = 0; k < sizeof calls / sizeof *calls; k++) {
-      now = &calls[k];
-      if (shmem_n > 1 && !now->one_sided) continue;
-      said[0] = 0;
-      if (sigsetjmp(back, 1) == 0) {
-        inside = 1;
-        now->call();
-        inside = 0;
-        returned++;
-      } else {
-        inside = 0;
-        refused++;
-        /* "rushmem: PE 0: shmem_put: ...; called from ...", without the PE where there is no job. */
-        char wanted[128];
-        snprintf(wanted, sizeof wanted, "%s: ", now->name);
-        if (strncmp(said, "rushmem: ", 9) || !strstr(said, wanted) || !strstr(said, "; called from ")) {
-          fprintf(stderr, "%s ends with this text: %s (seed %llu)\n", now->name, said, given_seed);
-          return 7;
-        }
-      }
-      now = NULL;
+      if (shmem_n > 1 && !calls[k].one_sided) continue;
+      attack(&calls[k]);
       prepare((int) k);
     }
   printf("PE %d: all well, %u calls returned and %u were refused\n", shmem_me, returned, refused);

@@ -86,7 +86,8 @@ impl Program {
             "-Wno-unused-function",
             "-pthread",
         ]);
-        cc.args(options).arg("-I").arg(dir.path()).arg("-o").arg(&path);
+        let shared = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/support");
+        cc.args(options).arg("-I").arg(dir.path()).arg("-I").arg(shared).arg("-o").arg(&path);
         cc.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c").join(source));
         let out = cc.output().expect("oshcc runs");
         assert!(out.status.success(), "{cc:?}\n{}", String::from_utf8_lossy(&out.stderr));
