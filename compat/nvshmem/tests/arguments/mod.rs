@@ -1,5 +1,5 @@
-//! Every function of the host, with arguments that make sense and arguments that do not, in random mixtures. A
-//! call either returns or ends the job with a text that names it: the test program takes the place of the
+//! Every function of the host, with arguments that make sense and arguments that do not, in random mixtures.
+//! A call either returns or ends the job with a text that names it: the test program takes the place of the
 //! process's end, and goes on with the next call. A crash is a failure.
 //!
 //! RUSHMEM_TEST_ROUNDS=all makes twenty times as many calls.
