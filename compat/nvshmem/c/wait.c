@@ -103,15 +103,17 @@ static size_t width_of(int kind)
   return kind == RUSHMEM_INT16 || kind == RUSHMEM_UINT16 ? 2 : kind == RUSHMEM_INT32 || kind == RUSHMEM_UINT32 ? 4 : 8;
 }
 
-/* Refuses more words than there are behind `ivars`, before the arrays beside them are read as far. */
+/* Refuses words that are not all there, before the arrays beside them are read as far: the last one first, as
+ * what is too many ends where nothing is. */
 static void check_words(struct call call, const void *ivars, size_t n, size_t width)
 {
   in_job(call);
   if (n == 0) return;
   const size_t bytes = bytes_of(call, n, width);
   if ((uintptr_t) ivars > UINTPTR_MAX - bytes) refuse(call, "%zu words at %p run past the last address", n, ivars);
-  void *last;
-  check(call, rushmem_ptr(job.world, (const char *) ivars + bytes - width, job.me, &last));
+  void *mapped;
+  for (size_t i = n; i-- > 0;)
+    check(call, rushmem_ptr(job.world, (const char *) ivars + i * width, job.me, &mapped));
 }
 
 /* One wait for each word. `status` and the values are read now. */

@@ -2,20 +2,18 @@
 //! take C, C++ and, by nvcc, CUDA C++, whose programs link both ways.
 
 use std::collections::BTreeSet;
-use std::fs::{File, OpenOptions};
-use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-use std::time::Instant;
+use std::process::Command;
 
-use rushmem_nvshmem::table::{Caller, Function, Table, TEXT};
+use rushmem_nvshmem::table::{Caller, Table, TEXT};
 use rushmem_nvshmem::PREFIX;
 
 mod bitcode;
+mod forms;
 #[path = "common/nvcc.rs"]
 mod nvcc;
 
-use nvcc::{nvcc, quickly, whole};
+use nvcc::{nvcc, whole};
 
 fn here() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -236,130 +234,6 @@ fn functions_are_rushmems_own() {
         ],
     );
     assert!(ours.len() > 10_000 && ours == theirs, "{} and {} bytes", ours.len(), theirs.len());
-}
-
-/// A kernel that calls a function, and what is needed for it.
-fn kernel_of(number: usize, f: &Function) -> String {
-    let mut parameters = Vec::new();
-    let mut names = Vec::new();
-    let arguments = if f.arguments == "void" { "" } else { &f.arguments };
-    for (i, argument) in arguments.split(", ").filter(|argument| !argument.is_empty()).enumerate() {
-        let end = argument.rfind([' ', '*']).map_or(0, |at| at + 1);
-        // A type alone, or one with a name behind it.
-        let of = if argument.ends_with('*') || end == 0 { argument } else { argument[..end].trim() };
-        parameters.push(format!("{of} a{i}"));
-        names.push(format!("a{i}"));
-    }
-    let store = if f.result == "void" {
-        String::new()
-    } else {
-        parameters.push(format!("{} *result", f.result));
-        "*result = ".into()
-    };
-    let (parameters, names) = (parameters.join(", "), names.join(", "));
-    format!("__global__ void k{number}({parameters}) {{ {store}{}({names}); }}\n", f.name)
-}
-
-/// A record of what was compiled, a row each time: in the file that RUSHMEM_TEST_RECORD names, if it does.
-/// What stands there already is not compiled again, so that the whole can be done in parts.
-struct Record {
-    before: String,
-    file: Option<File>,
-}
-
-impl Record {
-    fn begin(nvcc: &Path, options: &str) -> Record {
-        let path = std::env::var_os("RUSHMEM_TEST_RECORD").map(PathBuf::from);
-        let before = path.as_ref().and_then(|path| std::fs::read_to_string(path).ok()).unwrap_or_default();
-        let file = path.map(|path| {
-            let opened = OpenOptions::new().append(true).create(true).open(&path);
-            opened.unwrap_or_else(|e| panic!("RUSHMEM_TEST_RECORD: {}: {e}", path.display()))
-        });
-        let mut record = Record { before, file };
-        let last_line = |out: std::io::Result<Output>| {
-            let text = out.map(|out| String::from_utf8_lossy(&out.stdout).into_owned()).unwrap_or_default();
-            text.lines().last().unwrap_or("unknown").trim().to_owned()
-        };
-        let nvcc = last_line(Command::new(nvcc).arg("--version").output());
-        let mut git = Command::new("git");
-        let commit = last_line(git.arg("-C").arg(here()).args(["describe", "--always", "--dirty"]).output());
-        record.line(&format!(
-            "# forms_of_kernels_compile: each function in a kernel of its own, nvcc {options}"
-        ));
-        let date = last_line(Command::new("date").args(["-u", "+%F"]).output());
-        record.line(&format!("# {date}, commit {commit}, nvcc {nvcc}"));
-        if record.before.is_empty() {
-            record.line("chapter,arch,functions,seconds");
-        }
-        record
-    }
-
-    fn has(&self, row: &str) -> bool {
-        self.before.lines().any(|line| line.starts_with(row))
-    }
-
-    fn line(&mut self, line: &str) {
-        eprintln!("{line}");
-        if let Some(file) = &mut self.file {
-            writeln!(file, "{line}").expect("the record takes a line");
-        }
-    }
-}
-
-/// All typed forms for sm_80, sm_90 and sm_100, which takes an hour of one core: with
-/// RUSHMEM_TEST_ROUNDS=all. Else those of one type, for sm_90, and for the others some of them.
-#[test]
-fn forms_of_kernels_compile() {
-    let Some(nvcc) = nvcc("forms_of_kernels_compile") else { return };
-    let (all, quick) = (whole(), quickly(&nvcc));
-    let dir = tempfile::tempdir().expect("a temporary folder");
-    let table = Table::read(TEXT);
-    let of_chapter = |title: &str| -> Vec<Function> {
-        let chapters = table.chapters.iter().filter(|chapter| chapter.title == title);
-        let rows = chapters.flat_map(|chapter| &chapter.operations);
-        rows.flat_map(|row| table.functions(row)).filter(|f| f.caller != Caller::Host).collect()
-    };
-    let one = |f: &Function| match &f.of {
-        None => true,
-        Some(of) => of.name == "ulonglong" && !f.name.contains("_qp_"),
-    };
-    let mut parts: Vec<(&str, Vec<Function>)> = Vec::new();
-    for chapter in &table.chapters {
-        let heavy = ["Reductions", "Collectives", "Hints", "Teams"].contains(&chapter.title.as_str());
-        let some = of_chapter(&chapter.title).into_iter().filter(|f| all || (!heavy && one(f)));
-        // One compilation for what is few.
-        match parts.last_mut() {
-            Some((_, last)) if !all => last.extend(some),
-            _ => parts.push((&chapter.title, some.collect())),
-        }
-    }
-    let fixed: Vec<&str> =
-        ["-std=c++17", "-Werror", "all-warnings", "-rdc=true", "-c"].into_iter().chain(quick).collect();
-    let mut record = Record::begin(&nvcc, &fixed.join(" "));
-    for (title, functions) in parts.iter().filter(|(_, functions)| !functions.is_empty()) {
-        let source = dir.path().join("forms.cu");
-        let object = dir.path().join("forms.o");
-        let object = object.to_str().expect("a path of ours is UTF-8");
-        let few = if all { 1 } else { 16 };
-        for (arch, each) in [("sm_90", 1), ("sm_80", few), ("sm_100", few)] {
-            let title = if all { title } else { "Some of all" };
-            let row = format!("\"{title}\",{arch},{},", functions.len().div_ceil(each));
-            if record.has(&row) {
-                continue;
-            }
-            let mut text = String::from("#include <nvshmem.h>\n#include <nvshmemx.h>\n");
-            let some = functions.iter().step_by(each).enumerate();
-            some.for_each(|(i, f)| text.push_str(&kernel_of(i, f)));
-            std::fs::write(&source, text).expect("the folder is there");
-            let begin = Instant::now();
-            let arch_option = format!("-arch={arch}");
-            let mut options = vec!["-rdc=true", "-c", &arch_option, "-o", object];
-            options.extend(quick);
-            compile(&nvcc, &source, &options);
-            let seconds = begin.elapsed().as_secs();
-            record.line(&format!("{row}{seconds}"));
-        }
-    }
 }
 
 /// `make install-nvshmem`, and a program that CMake's find_package(NVSHMEM) builds against it.

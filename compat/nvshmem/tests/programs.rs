@@ -191,6 +191,7 @@ fn mistakes_end_with_a_text() {
         ("signal", &["nvshmemx_signal_op", "NVSHMEM_SIGNAL_SET"]),
         ("many", &["nvshmemx_int_wait_until_all_vector_on_stream", "more than there are addresses"]),
         ("more", &["nvshmemx_int_wait_until_all_on_stream", "is not symmetric memory"]),
+        ("between", &["nvshmemx_int_wait_until_all_on_stream", "is not symmetric memory"]),
         ("layout", &["nvshmem_init", "headers of another rushmem (device state 1, 8 bytes"]),
         ("later", &["nvshmem_fence", "headers of another rushmem (device state 2, 16 bytes", "PE 1"]),
         ("early", &["nvshmem_my_pe", "nvshmem_init comes first"]),

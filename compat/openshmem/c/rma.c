@@ -16,16 +16,18 @@ static bool whole(ptrdiff_t dst, ptrdiff_t sst, size_t bsize)
   return (size_t) dst % bsize == 0 && (size_t) sst % bsize == 0;
 }
 
-/* Bytes from one block to the next one where they are `stride` elements apart. Refuses blocks that reach past
- * an address space: their addresses would wrap around. */
-static size_t step_of(struct call call, ptrdiff_t stride, size_t bsize, size_t nblocks, size_t bytes)
+/* Bytes from one block to the next where they are `stride` elements apart, from `array` on. Refuses blocks
+ * that reach past the last address: their addresses would wrap around. */
+static size_t step_of(struct call call, const void *array, ptrdiff_t stride, size_t bsize, size_t nblocks,
+                      size_t bytes)
 {
-  size_t elements, reach;
+  size_t elements, reach, end;
   if (__builtin_mul_overflow(nblocks - 1, (size_t) stride, &elements) ||
       __builtin_add_overflow(elements, bsize, &elements) ||
-      __builtin_mul_overflow(elements, bytes, &reach) || reach > PTRDIFF_MAX)
-    refuse(call, "%zu blocks of %zu elements of %zu bytes, %td elements apart, are more than an address space",
-           nblocks, bsize, bytes, stride);
+      __builtin_mul_overflow(elements, bytes, &reach) ||
+      __builtin_add_overflow((size_t) array, reach, &end))
+    refuse(call, "%zu blocks of %zu elements of %zu bytes, %td elements apart, reach from %p past the last address",
+           nblocks, bsize, bytes, stride, array);
   return (size_t) stride * bytes;
 }
 
@@ -39,7 +41,8 @@ void rma_ibput(struct call call, shmem_ctx_t ctx, void *dest, const void *source
     iput(call, ctx, dest, source, dst / (ptrdiff_t) bsize, sst / (ptrdiff_t) bsize, block, nblocks, pe);
     return;
   }
-  size_t to = step_of(call, dst, bsize, nblocks, bytes), from = step_of(call, sst, bsize, nblocks, bytes);
+  const size_t to = step_of(call, dest, dst, bsize, nblocks, bytes);
+  const size_t from = step_of(call, source, sst, bsize, nblocks, bytes);
   /* The last one first: arrays that end before it are refused as they were. */
   for (size_t i = nblocks; i-- > 0;)
     put(call, ctx, (char *) dest + i * to, (const char *) source + i * from, block, 1, pe);
@@ -55,7 +58,8 @@ void rma_ibget(struct call call, shmem_ctx_t ctx, void *dest, const void *source
     iget(call, ctx, dest, source, dst / (ptrdiff_t) bsize, sst / (ptrdiff_t) bsize, block, nblocks, pe);
     return;
   }
-  size_t to = step_of(call, dst, bsize, nblocks, bytes), from = step_of(call, sst, bsize, nblocks, bytes);
+  const size_t to = step_of(call, dest, dst, bsize, nblocks, bytes);
+  const size_t from = step_of(call, source, sst, bsize, nblocks, bytes);
   /* The last one first: arrays that end before it are refused as they were. */
   for (size_t i = nblocks; i-- > 0;)
     get(call, ctx, (char *) dest + i * to, (const char *) source + i * from, block, 1, pe);

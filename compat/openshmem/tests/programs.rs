@@ -209,9 +209,10 @@ fn mistakes_end_the_job_with_one_text() {
         ("28", "shmem_long_atomic_fetch_add_nbi", "fetch is null"),
         ("29", "shmem_info_get_name", "name is null"),
         ("23", "shmem_broadcast64", "is still in the collective that used it last"),
-        ("45", "shmem_ibput16", "are more than an address space"),
-        ("46", "shmem_ibget64", "are more than an address space"),
-        ("47", "shmem_ibput32", "are more than an address space"),
+        ("45", "shmem_ibput16", "past the last address"),
+        ("46", "shmem_ibget64", "past the last address"),
+        ("47", "shmem_ibput32", "past the last address"),
+        ("48", "shmem_ibput16", "past the last address"),
     ] {
         // What SHMEM_DEBUG finds besides; a set of less than all PEs uses its pSync.
         let debug: &[(&str, &str)] =

@@ -4,9 +4,8 @@
 //!
 //! RUSHMEM_TEST_ROUNDS=all makes twenty times as many calls.
 
-use std::fmt::Write;
-
-use crate::common::{has_network, ready, said, Program};
+use crate::common::attack::{self, Calls};
+use crate::common::{has_network, ready, Program};
 use rushmem_nvshmem::table::{Caller, Function, Table, TEXT};
 
 /// What this does to the test program is the end of it.
@@ -60,12 +59,15 @@ fn argument(f: &Function, chapter: &str, ty: &str, name: &str) -> String {
     }
 }
 
-/// A function for each of the table's, which calls it, and the list of them.
+/// A call of each function of the table that can be called so.
 fn calls() -> String {
     let table = Table::read(TEXT);
-    let (mut text, mut list) = (String::new(), String::from("static const struct named calls[] = {\n"));
-    let mut number = 0;
+    let mut calls = Calls::new();
     for chapter in &table.chapters {
+        let one_sided = matches!(
+            chapter.title.as_str(),
+            "Remote memory access" | "Signals" | "Atomic memory operations" | "Ordering"
+        );
         for f in chapter.operations.iter().flat_map(|row| table.functions(row)) {
             let half = f.of.as_ref().is_some_and(|of| of.is_half());
             // On streams each type and operator is a kernel that is compiled first.
@@ -73,48 +75,15 @@ fn calls() -> String {
             if f.caller != Caller::Host || half || compiles || NOT_CALLED.contains(&f.name.as_str()) {
                 continue;
             }
-            let split = |one: &str| {
-                let at = one.rfind([' ', '*']).expect("an argument has a type and a name") + 1;
-                (one[..at].trim().to_owned(), one[at..].to_owned())
-            };
-            let arguments = match f.arguments.as_str() {
-                "void" => String::new(),
-                all => all
-                    .split(", ")
-                    .map(split)
-                    .map(|(ty, name)| argument(&f, &chapter.title, &ty, &name))
-                    .collect::<Vec<_>>()
-                    .join(", "),
-            };
-            writeln!(text, "static void call_{number}(void) {{ (void) ({})({arguments}); }}", f.name)
-                .expect("a string takes it");
-            // What is asked of one PE, which need not do the same.
-            let one_sided = matches!(
-                chapter.title.as_str(),
-                "Remote memory access" | "Signals" | "Atomic memory operations" | "Ordering"
-            );
-            writeln!(list, "{{\"{}\", call_{number}, {}}},", f.name, u8::from(one_sided))
-                .expect("a string takes it");
-            number += 1;
+            calls.add(&f.name, &f.arguments, one_sided, |ty, name| argument(&f, &chapter.title, ty, name));
         }
     }
-    format!("{text}{list}}};\n")
+    calls.header()
 }
 
 fn attack(pes: u32, rounds: u32, settings: &[(&str, &str)]) {
     let program = Program::with("cc", "arguments.c", &[("calls.h", &calls())]);
-    let factor = if std::env::var_os("RUSHMEM_TEST_ROUNDS").is_some() { 20 } else { 1 };
-    let seed = std::env::var("RUSHMEM_TEST_SEED").unwrap_or_else(|_| {
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        now.map_or(1, |now| now.as_nanos() as u64 % 1_000_000_007).to_string()
-    });
-    let rounds = (rounds * factor).to_string();
-    let settings =
-        [settings, &[("RUSHMEM_TEST_SEED", seed.as_str()), ("RUSHMEM_WAIT_TIMEOUT", "0.2")]].concat();
-    let out = program.run(pes, &settings, &[&rounds]);
-    let text = said(&out);
-    assert!(out.status.success(), "seed {seed}: {}\n{text}", out.status);
-    assert!(text.contains("PE 0: all well"), "seed {seed}:\n{text}");
+    attack::attack(rounds, settings, |settings, rounds| program.run(pes, settings, &[rounds]));
 }
 
 #[test]

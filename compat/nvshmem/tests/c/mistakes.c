@@ -26,6 +26,9 @@ int main(int argc, char **argv)
   if (!strcmp(what, "layout")) rushmem_nvshmem_attach(fill, 1, 8);
   nvshmem_init();
   int *words = nvshmem_malloc(16 * sizeof *words), local[16] = {0};
+  /* Words on both sides of memory that was given back. */
+  int *before = nvshmem_malloc(4096), *freed = nvshmem_malloc(4096), *behind = nvshmem_malloc(4096);
+  nvshmem_free(freed);
   if (nvshmem_malloc((size_t) 1 << 30) == NULL) printf("no room for 1 GiB\n");
   /* On all PEs: one that waited for another one's end would give up, too. */
   if (!strcmp(what, "stall")) nvshmem_signal_wait_until((uint64_t *) words, NVSHMEM_CMP_EQ, 41);
@@ -38,6 +41,8 @@ int main(int argc, char **argv)
       nvshmemx_int_wait_until_all_vector_on_stream(words, SIZE_MAX, NULL, NVSHMEM_CMP_EQ, local, NULL);
     if (!strcmp(what, "more"))
       nvshmemx_int_wait_until_all_on_stream(words, (size_t) 1 << 40, local, NVSHMEM_CMP_EQ, 0, NULL);
+    if (!strcmp(what, "between"))
+      nvshmemx_int_wait_until_all_on_stream(before, behind + 1 - before, local, NVSHMEM_CMP_EQ, 0, NULL);
     if (!strcmp(what, "later")) rushmem_nvshmem_attach(fill, 2, 16), nvshmem_fence();
     if (!strcmp(what, "killed")) kill(getpid(), SIGKILL);
     if (!strcmp(what, "exit")) {

@@ -6,6 +6,8 @@ use std::process::{Command, Output, Stdio};
 
 use rushmem_nvshmem::PREFIX;
 
+#[path = "../../../../tests/support/attack.rs"]
+pub(crate) mod attack;
 pub(crate) mod nvcc;
 
 /// A compiled program, in a folder that goes with it.

@@ -4,9 +4,8 @@
 //!
 //! RUSHMEM_TEST_ROUNDS=all makes twenty times as many calls.
 
-use std::fmt::Write;
-
-use crate::common::{ready, said, seed, Program};
+use crate::common::attack::{self, Calls};
+use crate::common::{ready, Program};
 use rushmem_openshmem::table::{Function, Table, TEXT};
 
 /// What these do to the test program is the end of it.
@@ -61,56 +60,29 @@ fn is_fetch(f: &Function) -> bool {
     f.name.contains("fetch")
 }
 
-/// A function for each of the table's, which calls it, and the list of them.
+/// A call of each function of the table.
 fn calls() -> String {
     let table = Table::read(TEXT);
-    let (mut text, mut list) = (String::new(), String::from("static const struct named calls[] = {\n"));
-    let mut number = 0;
+    let mut calls = Calls::new();
     for chapter in &table.chapters {
+        let one_sided = matches!(
+            chapter.title.as_str(),
+            "Remote memory access" | "Signals" | "Atomic memory operations" | "Memory ordering"
+        );
         for f in chapter.operations.iter().flat_map(|row| table.functions(row)) {
-            if NOT_CALLED.contains(&f.name.as_str()) {
-                continue;
+            if !NOT_CALLED.contains(&f.name.as_str()) {
+                let argument = |ty: &str, name: &str| argument(&f, &chapter.title, ty, name);
+                calls.add(&f.name, &f.arguments, one_sided, argument);
             }
-            let split = |one: &str| {
-                let at = one.rfind([' ', '*']).expect("an argument has a type and a name") + 1;
-                (one[..at].trim().to_owned(), one[at..].to_owned())
-            };
-            let arguments = match f.arguments.as_str() {
-                "void" => String::new(),
-                all => all
-                    .split(", ")
-                    .filter(|one| *one != "...")
-                    .map(split)
-                    .map(|(ty, name)| argument(&f, &chapter.title, &ty, &name))
-                    .collect::<Vec<_>>()
-                    .join(", "),
-            };
-            writeln!(text, "static void call_{number}(void) {{ (void) ({})({arguments}); }}", f.name)
-                .expect("a string takes it");
-            // What is asked of one PE, which need not do the same.
-            let one_sided = matches!(
-                chapter.title.as_str(),
-                "Remote memory access" | "Signals" | "Atomic memory operations" | "Memory ordering"
-            );
-            writeln!(list, "{{\"{}\", call_{number}, {}}},", f.name, u8::from(one_sided))
-                .expect("a string takes it");
-            number += 1;
         }
     }
-    format!("{text}{list}}};\n")
+    calls.header()
 }
 
 fn attack(pes: u32, rounds: u32, settings: &[(&str, &str)]) {
     let program =
         Program::with("arguments.c", &["-O0", "-Wno-deprecated-declarations"], &[("calls.h", &calls())]);
-    let factor = if std::env::var_os("RUSHMEM_TEST_ROUNDS").is_some() { 20 } else { 1 };
-    let (seed, rounds) = (seed(), (rounds * factor).to_string());
-    let settings =
-        [settings, &[("RUSHMEM_TEST_SEED", seed.as_str()), ("RUSHMEM_WAIT_TIMEOUT", "0.2")]].concat();
-    let out = program.run(pes, &settings, &[&rounds]);
-    let text = said(&out);
-    assert!(out.status.success(), "seed {seed}: {}\n{text}", out.status);
-    assert!(text.contains("PE 0: all well"), "seed {seed}:\n{text}");
+    attack::attack(rounds, settings, |settings, rounds| program.run(pes, settings, &[rounds]));
 }
 
 #[test]

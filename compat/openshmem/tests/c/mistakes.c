@@ -104,6 +104,7 @@ int main(int argc, char **argv)
     case 45: shmem_ibput16(array, large, PTRDIFF_MAX, 3, 2, 1 << 30, 0); break;
     case 46: shmem_ibget64(large, array, PTRDIFF_MAX / 4 + 1, 3, 2, 5, 0); break;
     case 47: shmem_ibput32(array, large, 3, 5, 2, SIZE_MAX / 8, 0); break;
+    case 48: shmem_ibput16((void *) -4096, large, 3, 3, 2, 4096, 0); break;
     }
   if (which == 18 && me == 1) {
     shmem_long_wait_until(&word, SHMEM_CMP_EQ, 18);

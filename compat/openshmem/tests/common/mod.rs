@@ -6,6 +6,9 @@ use std::sync::OnceLock;
 
 use rushmem_openshmem::table::{Table, TEXT};
 
+#[path = "../../../../tests/support/attack.rs"]
+pub(crate) mod attack;
+
 /// A compiled program, in a folder that goes with it.
 pub(crate) struct Program {
     _dir: tempfile::TempDir,
@@ -145,7 +148,7 @@ impl Program {
 
     /// Every PE is to say that all is well.
     pub(crate) fn all_well(&self, pes: u32, settings: &[(&str, &str)]) {
-        let seed = seed();
+        let seed = attack::seed();
         let out = self.run(pes, &[settings, &[("RUSHMEM_TEST_SEED", &seed)]].concat(), &[]);
         let text = said(&out);
         assert!(out.status.success(), "{pes} PEs, {settings:?}, seed {seed}: {}\n{text}", out.status);
@@ -156,14 +159,6 @@ impl Program {
             );
         }
     }
-}
-
-/// The seed of a run: RUSHMEM_TEST_SEED, else a new one.
-pub(crate) fn seed() -> String {
-    std::env::var("RUSHMEM_TEST_SEED").unwrap_or_else(|_| {
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        now.map_or(1, |now| now.as_nanos() as u64 % 1_000_000_007).to_string()
-    })
 }
 
 /// All that it printed.
