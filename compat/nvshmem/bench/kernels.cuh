@@ -68,6 +68,13 @@ static __device__ __noinline__ uint64_t meet(const job &j, uint64_t round) {
   return begin;
 }
 
+/* Not inlined, as in rushmem-perf: with its stores in the loop nvcc takes no test out of a loop of p. */
+static __device__ __noinline__ void stamp(const job &j, uint32_t batch, uint64_t begin, uint64_t end) {
+  uint64_t *at = j.stamps + 2 * (uint64_t(batch) * gridDim.x + blockIdx.x);
+  at[0] = begin;
+  at[1] = end;
+}
+
 /* The timed loop. With `completed` a batch ends when its last operation is complete at the target. */
 template <bool completed, typename Op> DEV void timed(const job &j, Op op) {
   uint64_t round = 0;
@@ -79,11 +86,7 @@ template <bool completed, typename Op> DEV void timed(const job &j, Op op) {
       __syncthreads();
       if (threadIdx.x == 0) nvshmem_quiet();
     }
-    if (threadIdx.x == 0) {
-      uint64_t *at = j.stamps + 2 * (uint64_t(batch) * gridDim.x + blockIdx.x);
-      at[0] = begin;
-      at[1] = clock_ns();
-    }
+    if (threadIdx.x == 0) stamp(j, batch, begin, clock_ns());
   }
 }
 
