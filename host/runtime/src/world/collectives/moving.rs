@@ -242,7 +242,8 @@ impl World {
 
 impl Session<'_> {
     /// Everybody reads the root's source at `from` of its heap. Where all destinations are symmetric, one
-    /// member of each other node does, and the rest of its node from that one.
+    /// member of each other node does, and the rest of its node from that one; and where all members are of
+    /// one node, the root writes a part of each destination.
     fn broadcast_direct(&mut self, root: usize, from: u64, dst: *mut u8, bytes: usize) -> Result<()> {
         let node = |i: usize| self.world.nodes.leader(self.pe(i) as usize);
         let home = node(root);
@@ -268,12 +269,24 @@ impl Session<'_> {
                 };
                 self.finish(second)
             }
-            _ => {
-                let pull = || {
-                    // SAFETY: this PE's own destination.
-                    unsafe { self.pull(root, from, dst, bytes) }
+            heads => {
+                // The root, which has nothing to fetch, brings a member's share of the work to each: the end.
+                let helped = heads.filter(|_| self.call.is_of_one_node()).map(|(.., offsets)| offsets);
+                let brought = if helped.is_some() { bytes / self.n / 64 * 64 } else { 0 };
+                let at = bytes - brought;
+                let mine = if self.me != root {
+                    // SAFETY: this PE's own destination, of which the root writes what is behind `at`.
+                    unsafe { self.pull(root, from, dst, at) }
+                } else {
+                    let source = (self.place(from) + at) as *const u8;
+                    helped.filter(|_| brought > 0).map_or(Ok(()), |offsets| {
+                        self.others().try_for_each(|i| {
+                            let to = offsets[i] + at as u64;
+                            // SAFETY: this PE's own source. The member leaves that part of its own alone.
+                            unsafe { self.push(i, to, source, brought) }
+                        })
+                    })
                 };
-                let mine = if self.me == root { Ok(()) } else { pull() };
                 self.finish(mine)
             }
         }

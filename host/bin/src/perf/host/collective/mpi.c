@@ -9,7 +9,7 @@
 #include <time.h>
 
 static int rank, ranks;
-static char *to, *from;
+static void *to, *from;
 
 static double now(void)
 {
@@ -95,8 +95,14 @@ int main(int argc, char **argv)
   for (int k = 3; k < argc; k++) most = (size_t)atoll(argv[k]) > most ? (size_t)atoll(argv[k]) : most;
   to = malloc(most + 64);
   from = malloc(most + 64);
-  memset(to, 0, most + 64);
-  memset(from, 0, most + 64);
+  if (to == NULL || from == NULL) {
+    fprintf(stderr, "there is no memory for arrays of %zu bytes\n", most);
+    return 1;
+  }
+  /* What ours has. Of memory that holds nothing but zeros a compiler makes a calloc, whose pages are all one
+   * page of the kernel's until they are written: it was read out of the first cache. */
+  memset(to, 1, most + 64);
+  for (size_t i = 0; i < most / sizeof(float); i++) ((float *)from)[i] = (float)((size_t)rank * 31 + i % 1000);
   measure("barrier", barrier, 0, samples);
   for (int k = 3; k < argc; k++) {
     const size_t bytes = (size_t)atoll(argv[k]);
