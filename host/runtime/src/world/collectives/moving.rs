@@ -271,7 +271,9 @@ impl Session<'_> {
             }
             heads => {
                 // The root, which has nothing to fetch, brings a member's share of the work to each: the end.
-                let helped = heads.filter(|_| self.call.is_of_one_node()).map(|(.., offsets)| offsets);
+                // In GPU memory copy engines work, of which nobody has measured that.
+                let helps = self.call.is_of_one_node() && !self.is_apart();
+                let helped = heads.filter(|_| helps).map(|(.., offsets)| offsets);
                 let brought = if helped.is_some() { bytes / self.n / 64 * 64 } else { 0 };
                 let at = bytes - brought;
                 let mine = if self.me != root {
