@@ -55,6 +55,7 @@ test-all: test attack ## make test, make attack, and the whole grids that make t
 	@scripts/deny bans licenses sources
 	@scripts/test-triton
 	@scripts/test-torch
+	@scripts/test-jax
 	@scripts/test-slurm
 	@RUSHMEM_TEST_ROUNDS=all $(CARGO) test -p rushmem-host --lib -- order_tests --nocapture
 	@RUSHMEM_TEST_ROUNDS=all $(CARGO) test --workspace --exclude rushmem-bootstrap-mpi --features rushmem/cudarc --test programs --test names

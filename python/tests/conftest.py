@@ -1,5 +1,5 @@
 """Tests of the package: on the CPU device unless RUSHMEM_DEVICE says otherwise; PEs are processes. What a run
-has passed goes to the file RUSHMEM_TEST_RECORD, where that is set: scripts/test-triton and test-torch."""
+has passed goes to the file RUSHMEM_TEST_RECORD, where that is set: scripts/beside."""
 
 import datetime
 import importlib.metadata
@@ -46,7 +46,7 @@ def pytest_sessionfinish():
     if not path:
         return
     versions = {"python": platform.python_version()}
-    for name in ("rushmem", "numpy", "torch", "triton"):
+    for name in ("rushmem", "numpy", "torch", "triton", "jax", "cupy-cuda13x"):
         try:
             versions[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
