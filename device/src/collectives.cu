@@ -28,58 +28,85 @@ struct alignas(2) __nv_bfloat16 {
 /* As many as the table may ask for (host/runtime/src/config/launches.rs). */
 #define RUSHMEM_STREAM_KERNEL __global__ void __launch_bounds__(512, 1)
 
-template <typename Scope> RUSHMEM_STREAM_KERNEL rushmem_stream_sync(rushmem::team t) { rushmem::sync<Scope>(t); }
+/* First of all. These kernels may start while the one before them on the stream ends (`Shape::early`), and
+ * what that one wrote may still be on its way: neither the caller's memory nor the slot set may be read or
+ * written before. Each launch finds the caches of constants empty, so what every call begins with is asked for
+ * meanwhile. A prefetch changes nothing that a program sees; it keeps the compiler from leaving that out. */
+RUSHMEM_DEVICE void begin_on_stream(const rushmem::team &t) {
+  if (t.raw.heap_base == rushmem::state().heap_base) {
+    rushmem::impl::prefetch(reinterpret_cast<const char *>(t.raw.slots));
+  }
+  rushmem::impl::await_kernel_before();
+}
 
-template <typename Scope> RUSHMEM_STREAM_KERNEL rushmem_stream_barrier(rushmem::team t) { rushmem::barrier<Scope>(t); }
+template <typename Scope> RUSHMEM_STREAM_KERNEL rushmem_stream_sync(rushmem::team t) {
+  begin_on_stream(t);
+  rushmem::sync<Scope>(t);
+}
+
+template <typename Scope> RUSHMEM_STREAM_KERNEL rushmem_stream_barrier(rushmem::team t) {
+  begin_on_stream(t);
+  rushmem::barrier<Scope>(t);
+}
 
 template <typename Scope, typename T>
 RUSHMEM_STREAM_KERNEL rushmem_stream_broadcast(rushmem::team t, T *dst, const T *src, uint64_t n, int root) {
+  begin_on_stream(t);
   rushmem::broadcast<Scope>(t, dst, src, n, root);
 }
 
 template <typename Scope, typename T>
 RUSHMEM_STREAM_KERNEL rushmem_stream_fcollect(rushmem::team t, T *dst, const T *src, uint64_t n) {
+  begin_on_stream(t);
   rushmem::fcollect<Scope>(t, dst, src, n);
 }
 
 template <typename Scope, typename T>
 RUSHMEM_STREAM_KERNEL rushmem_stream_collect(rushmem::team t, T *dst, const T *src, uint64_t n) {
+  begin_on_stream(t);
   rushmem::collect<Scope>(t, dst, src, n);
 }
 
 template <typename Scope, typename T>
 RUSHMEM_STREAM_KERNEL rushmem_stream_alltoall(rushmem::team t, T *dst, const T *src, uint64_t n) {
+  begin_on_stream(t);
   rushmem::alltoall<Scope>(t, dst, src, n);
 }
 
 template <typename Scope, typename T>
 RUSHMEM_STREAM_KERNEL rushmem_stream_alltoalls(rushmem::team t, T *dst, const T *src, uint64_t dst_stride,
                                                uint64_t src_stride, uint64_t n) {
+  begin_on_stream(t);
   rushmem::alltoalls<Scope>(t, dst, src, dst_stride, src_stride, n);
 }
 
 template <typename Scope, typename T>
 RUSHMEM_STREAM_KERNEL rushmem_stream_alltoallv(rushmem::team t, T *dst, const size_t *dst_at, size_t *received,
                                                const T *src, const size_t *src_at, const size_t *n) {
+  begin_on_stream(t);
   rushmem::alltoallv<Scope>(t, dst, dst_at, received, src, src_at, n);
 }
 
 template <typename Scope, typename T, typename Op>
 RUSHMEM_STREAM_KERNEL rushmem_stream_reduce(rushmem::team t, T *dst, const T *src, uint64_t n) {
+  begin_on_stream(t);
   rushmem::reduce<Scope>(t, dst, src, n, Op{});
 }
 
 template <typename Scope, typename T, typename Op>
 RUSHMEM_STREAM_KERNEL rushmem_stream_reducescatter(rushmem::team t, T *dst, const T *src, uint64_t n) {
+  begin_on_stream(t);
   rushmem::reducescatter<Scope>(t, dst, src, n, Op{});
 }
 
 template <typename Scope, typename T, typename Op>
 RUSHMEM_STREAM_KERNEL rushmem_stream_inscan(rushmem::team t, T *dst, const T *src, uint64_t n) {
+  begin_on_stream(t);
   rushmem::inscan<Scope>(t, dst, src, n, Op{});
 }
 
 template <typename Scope, typename T, typename Op>
 RUSHMEM_STREAM_KERNEL rushmem_stream_exscan(rushmem::team t, T *dst, const T *src, uint64_t n) {
+  begin_on_stream(t);
   rushmem::exscan<Scope>(t, dst, src, n, Op{});
 }

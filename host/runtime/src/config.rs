@@ -101,6 +101,8 @@ pub(crate) struct Config {
     pub(crate) compile_for: Vec<(u32, u32)>,
     /// Streams in the world's pool (`RUSHMEM_STREAMS`, 4).
     pub(crate) streams: usize,
+    /// Collectives on streams may start while the kernel before them ends (`RUSHMEM_EARLY_LAUNCH`, 1).
+    pub(crate) early: bool,
     /// How collectives on streams are launched (`RUSHMEM_COLLECTIVES`).
     pub(crate) launches: Launches,
     /// Collectives of the host take heaps for memory that they cannot touch, as if a GPU had it
@@ -234,6 +236,7 @@ impl Config {
             apart: get("RUSHMEM_TEST_APART").is_some(),
             launches: get("RUSHMEM_COLLECTIVES")
                 .map_or_else(|| Ok(Launches::default()), |v| Launches::parse(&v))?,
+            early: get("RUSHMEM_EARLY_LAUNCH").map_or(Ok(true), |v| on_or_off("RUSHMEM_EARLY_LAUNCH", &v))?,
             streams: get("RUSHMEM_STREAMS").map_or(Ok(4), |v| streams(&v))?,
             bootstrap,
             uid_ifname: get("RUSHMEM_UID_IFNAME"),
@@ -399,6 +402,7 @@ mod tests {
             ("RUSHMEM_FAR_GPU", "maybe"),
             ("RUSHMEM_FAR_COPIES", "pigeons"),
             ("RUSHMEM_COUNTERS", "some"),
+            ("RUSHMEM_EARLY_LAUNCH", "maybe"),
             ("RUSHMEM_TRACE_BLOCKS", "0"),
             ("RUSHMEM_TRACE_BLOCKS", "some"),
             ("RUSHMEM_RING_SLOTS", "32"),

@@ -8,7 +8,7 @@ use rushmem_bootstrap_uid::environment::detect_here;
 use crate::logging;
 
 /// Every `RUSHMEM_*` variable of the runtime, its launchers and tools. A test compares it with the sources.
-const KNOWN: [&str; 54] = [
+const KNOWN: [&str; 55] = [
     "RUSHMEM_BOOTSTRAP",
     "RUSHMEM_CACHE_DIR",
     "RUSHMEM_CARD",
@@ -27,6 +27,7 @@ const KNOWN: [&str; 54] = [
     "RUSHMEM_CXX",
     "RUSHMEM_DEVICE",
     "RUSHMEM_DOORBELL",
+    "RUSHMEM_EARLY_LAUNCH",
     "RUSHMEM_FAKE_DELAY",
     "RUSHMEM_FAKE_SEED",
     "RUSHMEM_FAR_COPIES",

@@ -13,6 +13,7 @@
 #define RUSHMEM_DEVICE __device__ inline
 #define RUSHMEM_COLD __device__ inline __attribute__((noinline, cold))
 #define RUSHMEM_OUTLINED RUSHMEM_COLD
+#define RUSHMEM_LARGE RUSHMEM_OUTLINED
 #define RUSHMEM_UNROLL
 #define RUSHMEM_ROLLED
 
@@ -185,6 +186,11 @@ RUSHMEM_DEVICE void fence_release() { __atomic_thread_fence(__ATOMIC_RELEASE); }
 RUSHMEM_DEVICE void compiler_fence() { __atomic_signal_fence(__ATOMIC_SEQ_CST); }
 
 template <typename T> RUSHMEM_DEVICE T opaque(T value) { return value; }
+
+RUSHMEM_DEVICE void prefetch(const void *) {}
+
+/* Kernels of a stream run one after the other. */
+RUSHMEM_DEVICE void await_kernel_before() {}
 
 /* After the loads of a get: no later access is performed before them. Costs nothing on x86-64. */
 RUSHMEM_DEVICE void loads_before_later() { __atomic_thread_fence(__ATOMIC_ACQUIRE); }

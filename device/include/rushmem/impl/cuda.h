@@ -15,6 +15,15 @@
 /* Of templates that are off the near path. */
 #define RUSHMEM_OUTLINED static __device__ __noinline__
 
+/* Of large templates that a kernel calls between two operations. A function saves registers for its caller
+ * where machine code is made by parts (nvcc -rdc=true): a block of 512 threads stores and loads 64 in each of
+ * them, which takes 3 us (docs/performance-log.md, 17). There it is a part of its caller. */
+#if defined(__CUDACC_RDC__) && !defined(__CUDACC_RTC__)
+#define RUSHMEM_LARGE RUSHMEM_DEVICE
+#else
+#define RUSHMEM_LARGE RUSHMEM_OUTLINED
+#endif
+
 /* Where the cold path and the device state are defined. In relocatable code (nvcc -rdc=true, NVRTC -dlto) the
  * device library defines them, once for the whole program, and these headers declare them. Otherwise there is
  * nothing to link with, and the headers define them. */
@@ -297,6 +306,17 @@ template <typename T> RUSHMEM_DEVICE T opaque(T value) {
   if constexpr (sizeof(T) == 8) asm volatile("" : "+l"(value)::"memory");
   else asm volatile("" : "+r"(value)::"memory");
   return value;
+}
+
+/* A line of this GPU's memory is wanted in the L2 cache, where accesses of all kinds meet. */
+RUSHMEM_DEVICE void prefetch(const void *line) { asm volatile("prefetch.global.L2 [%0];" ::"l"(line)); }
+
+/* In a kernel that may start while the one before it on its stream ends (programmatic dependent launch):
+ * waits until that one has ended and all that it wrote is to be seen. */
+RUSHMEM_DEVICE void await_kernel_before() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
 }
 
 /* After the loads of a get. Their values have been stored, so they have returned: an SM issues in order, and

@@ -184,6 +184,7 @@ fn the_kernels_of_the_gpu_tests() {
             assert!(contains(&cubin.code, symbol), "{symbol}");
         }
         compiler.compile("graphs.cu", graphs::SOURCE).unwrap();
+        compiler.compile("early.cu", graphs::EARLY).unwrap();
         compiler.compile("mailbox.cu", far_mailbox::SOURCE).unwrap();
     }
     let nvrtc = Nvrtc::load(compiler.nvrtc.as_deref()).unwrap();

@@ -45,6 +45,9 @@ pub(crate) struct Facts {
     pub(crate) cooperative: bool,
     /// Launches can have thread block clusters.
     pub(crate) clusters: bool,
+    /// A kernel may start while the one before it on its stream ends (programmatic dependent launch), in
+    /// graphs, too.
+    pub(crate) early_launches: bool,
     /// Streams can wait for and write 64-bit words.
     pub(crate) stream_words: bool,
     /// Dynamic and static shared memory of a block without asking.
@@ -351,6 +354,8 @@ fn facts(ordinal: usize, device: CUdevice) -> Result<Facts> {
         dma_buf: new_flag(A::CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED),
         cooperative: flag(A::CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH)?,
         clusters: new_flag(A::CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH),
+        // Every driver that is taken has it, in graphs, too (CUDA 12.3).
+        early_launches: number(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)? >= 9,
         stream_words: new_flag(A::CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS),
         shared_default: number(A::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK)?,
         shared_most: number(A::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,

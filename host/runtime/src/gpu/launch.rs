@@ -5,6 +5,7 @@ use std::ffi::c_void;
 
 use cudarc::driver::sys::{self, CUfunction_attribute as Attribute, CUlaunchAttributeID as Id, CUresult};
 
+use super::device::Facts;
 use super::driver::{cu, failure};
 use super::module::Kernel;
 use super::stream::Stream;
@@ -24,6 +25,10 @@ pub(crate) struct Shape {
     pub(crate) cooperative: bool,
     /// Blocks of a thread block cluster in x, y, z.
     pub(crate) cluster: Option<[u32; 3]>,
+    /// Its blocks may start once those of the kernel before it on the stream have ended, while what that one
+    /// wrote is still on its way: the kernel waits by itself until all of it is there, first of all. Where
+    /// the GPU or the driver does not know of that, and behind anything but a kernel, it starts as others do.
+    pub(crate) early: bool,
 }
 
 impl Kernel {
@@ -118,13 +123,14 @@ impl Kernel {
         }
         let mut count = 0;
         if let Some(cluster) = cluster {
-            let shape = Shape { grid: cluster, block, shared, cooperative: false, cluster: Some(cluster) };
-            let mut attributes = shape.attributes();
+            let (grid, cluster) = (cluster, Some(cluster));
+            let shape = Shape { grid, block, shared, cooperative: false, cluster, early: false };
+            let mut attributes = shape.attributes(cuda.facts());
             let config = shape.config(std::ptr::null_mut(), &mut attributes);
             // SAFETY: a function of a loaded module, a description that lives through the call; writes one
             // int.
             unsafe { cu!(cuOccupancyMaxActiveClusters(&mut count, self.raw(), &config)) }?;
-            return Ok(u64::try_from(count).unwrap_or(0) * volume(cluster));
+            return Ok(u64::try_from(count).unwrap_or(0) * volume(grid));
         }
         let threads = volume(block) as i32;
         // SAFETY: a function of a loaded module; writes one int.
@@ -164,7 +170,7 @@ impl Kernel {
         }
         let _current = cuda.current()?;
         self.admit(shape.block, shape.shared, shape.cluster)?;
-        let mut attributes = shape.attributes();
+        let mut attributes = shape.attributes(cuda.facts());
         let config = shape.config(stream.raw(), &mut attributes);
         let mut args: Vec<*mut c_void> = args.iter().map(|at| at.cast_mut()).collect();
         // SAFETY: as many arguments as parameters, which the call copies; the rest per contract.
@@ -197,7 +203,7 @@ fn dims([x, y, z]: [u32; 3]) -> String {
 }
 
 impl Shape {
-    fn attributes(&self) -> Vec<sys::CUlaunchAttribute> {
+    fn attributes(&self, facts: &Facts) -> Vec<sys::CUlaunchAttribute> {
         let mut list = Vec::new();
         let mut add = |id, set: &dyn Fn(&mut sys::CUlaunchAttributeValue)| {
             let mut value = sys::CUlaunchAttributeValue { pad: [0; 64] };
@@ -210,6 +216,11 @@ impl Shape {
         if let Some([x, y, z]) = self.cluster {
             add(Id::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, &|value| {
                 value.clusterDim = sys::CUlaunchAttributeValue_union__bindgen_ty_1 { x, y, z };
+            });
+        }
+        if self.early && facts.early_launches {
+            add(Id::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION, &|value| {
+                value.programmaticStreamSerializationAllowed = 1;
             });
         }
         list

@@ -217,7 +217,8 @@ impl Kernels {
             }
             (Function::Gpu(function), Runner::Gpu(runner)) => {
                 // Not cooperative: that takes longer, and the caller has seen to it that all blocks fit.
-                let shape = Shape { grid, block, shared: 0, cooperative: false, cluster: None };
+                let early = self.core.common.config.early;
+                let shape = Shape { grid, block, shared: 0, cooperative: false, cluster: None, early };
                 // SAFETY: the caller vouches for the kernel, the arguments and the stream.
                 unsafe { runner.launch_own(function, name, &shape, values, raw) }
             }

@@ -232,6 +232,7 @@ impl GpuRunner {
             shared: usize::try_from(config.shared_bytes).unwrap_or(usize::MAX),
             cooperative: config.flags & RUSHMEM_LAUNCH_IN_TURNS == 0,
             cluster,
+            early: false,
         };
         if self.sharing > 1 && shape.cooperative {
             let most = self.max_blocks(function, shape.block, shape.shared, cluster)?;

@@ -195,7 +195,8 @@ impl ClockKernel {
         let values = [self.words.device_address(), QUESTIONS as u64, KERNEL_LIMIT.as_nanos() as u64];
         let values = values.each_ref().map(|value| std::ptr::from_ref(value).cast::<c_void>());
         let one = [1; 3];
-        let shape = Shape { grid: one, block: one, shared: 0, cooperative: false, cluster: None };
+        let shape =
+            Shape { grid: one, block: one, shared: 0, cooperative: false, cluster: None, early: false };
         // SAFETY: a pointer and two numbers, as the kernel takes. It ends by itself, and the words outlive
         // it: freeing pinned memory waits for the GPU.
         if let Err(e) = unsafe { self.kernel.launch(&shape, &values, &self.stream) } {

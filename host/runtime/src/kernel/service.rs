@@ -171,8 +171,14 @@ impl Service {
 /// # Safety
 /// There are as many values as parameters, and the addresses among them are valid until the kernel is done.
 unsafe fn launch(kernel: &Kernel, threads: u32, blocks: u32, values: &[u64], stream: &Stream) -> Result<()> {
-    let shape =
-        Shape { grid: [blocks, 1, 1], block: [threads, 1, 1], shared: 0, cooperative: false, cluster: None };
+    let shape = Shape {
+        grid: [blocks, 1, 1],
+        block: [threads, 1, 1],
+        shared: 0,
+        cooperative: false,
+        cluster: None,
+        early: false,
+    };
     // Little-endian: a parameter of 4 bytes is the first half of its word.
     let args: Vec<*const c_void> =
         values.iter().map(|value| std::ptr::from_ref(value).cast::<c_void>()).collect();

@@ -61,3 +61,81 @@ fn everything_is_captured() {
         cu!(cuGraphDestroy(graph)).unwrap();
     }
 }
+
+pub(in crate::gpu) const EARLY: &str = r#"
+/* Every block but the last leaves at once; the last one writes when all others are long gone. */
+__global__ void late(unsigned int *at, unsigned int n, unsigned int v) {
+  if (blockIdx.x != gridDim.x - 1) return;
+  for (int i = 0; i < 200; ++i) __nanosleep(1000);
+  for (unsigned int i = threadIdx.x; i < n; i += blockDim.x) at[i] += v;
+}
+__global__ void early(unsigned int *to, const unsigned int *at, unsigned int n) {
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+  for (unsigned int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) to[i] = at[i];
+}
+"#;
+
+/// A kernel that starts early sees all that the one before it wrote, and the next one waits for it: on a
+/// stream and in a graph, behind kernels and behind copies.
+#[test]
+fn what_starts_early_sees_what_was_written_before() {
+    let name = "what_starts_early_sees_what_was_written_before";
+    let Some(mut t) = turn(name) else { return };
+    if !t.cuda.facts().early_launches {
+        eprintln!("SKIP {name}: {} starts no kernel early", t.cuda);
+        return;
+    }
+    let Some(module) = load(name, &t, EARLY, &[]) else { return };
+    const N: usize = 100_000;
+    let (a, b, c) = (t.memory(4 * N), t.memory(4 * N), t.memory(4 * N));
+    let (from, to, n, v) = (a.base() as u64, b.base() as u64, N as u32, 3u32);
+    let early = Shape { early: true, ..shape(64, 128) };
+    let _current = t.cuda.current().unwrap();
+    let (late_kernel, early_kernel) = (module.kernel("late").unwrap(), module.kernel("early").unwrap());
+    let raw: sys::CUstream = t.stream.as_raw().cast();
+    // SAFETY: memory that lives to the end of the test, values that match the kernels' parameters.
+    let round = || unsafe {
+        late_kernel.launch(&shape(64, 256), &[arg(&from), arg(&n), arg(&v)], &t.stream).unwrap();
+        early_kernel.launch(&early, &[arg(&to), arg(&from), arg(&n)], &t.stream).unwrap();
+        t.stream.copy(c.base(), b.base(), 4 * N).unwrap();
+        // Behind a copy: as other kernels. Behind an early one: that one is waited for, too.
+        early_kernel.launch(&early, &[arg(&to), arg(&from), arg(&n)], &t.stream).unwrap();
+        late_kernel.launch(&shape(64, 256), &[arg(&from), arg(&n), arg(&v)], &t.stream).unwrap();
+    };
+    let mut expected = t.random.bytes(4 * N);
+    t.write(a.base(), &expected);
+    let check = |t: &Turn, expected: &mut Vec<u8>| {
+        let plus = |bytes: &[u8]| -> Vec<u8> {
+            let words = bytes.chunks(4).map(|w| u32::from_le_bytes(w.try_into().unwrap()).wrapping_add(v));
+            words.flat_map(u32::to_le_bytes).collect()
+        };
+        let once = plus(expected);
+        assert!(t.read(c.base(), 4 * N) == once, "the copy behind the early kernel");
+        assert!(t.read(b.base(), 4 * N) == once, "the early kernel behind a copy");
+        *expected = plus(&once);
+        assert!(t.read(a.base(), 4 * N) == *expected, "the kernel behind an early one");
+    };
+    for _ in 0..20 {
+        round();
+        check(&t, &mut expected);
+    }
+    let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+    let (mut graph, mut exec) = (std::ptr::null_mut(), std::ptr::null_mut());
+    // SAFETY: what is recorded stays valid until the last replay is done.
+    unsafe {
+        cu!(cuStreamBeginCapture_v2(raw, mode)).unwrap();
+        round();
+        cu!(cuStreamEndCapture(raw, &mut graph)).unwrap();
+        cu!(cuGraphInstantiateWithFlags(&mut exec, graph, 0)).unwrap();
+    }
+    for _ in 0..20 {
+        // SAFETY: instantiated above.
+        unsafe { cu!(cuGraphLaunch(exec, raw)) }.unwrap();
+        check(&t, &mut expected);
+    }
+    // SAFETY: made above, all replays are done.
+    unsafe {
+        cu!(cuGraphExecDestroy(exec)).unwrap();
+        cu!(cuGraphDestroy(graph)).unwrap();
+    }
+}

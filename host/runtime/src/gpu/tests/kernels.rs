@@ -32,7 +32,14 @@ pub(super) fn load(test: &str, t: &Turn, source: &str, options: &[&str]) -> Opti
 
 /// A plain shape.
 pub(super) fn shape(grid: u32, block: u32) -> Shape {
-    Shape { grid: [grid, 1, 1], block: [block, 1, 1], shared: 0, cooperative: false, cluster: None }
+    Shape {
+        grid: [grid, 1, 1],
+        block: [block, 1, 1],
+        shared: 0,
+        cooperative: false,
+        cluster: None,
+        early: false,
+    }
 }
 
 /// `arg(&value)`: where an argument's value is.
