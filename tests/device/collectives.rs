@@ -36,13 +36,14 @@ fn run(
     scope: i32,
     team: (u32, i32),
     steps: usize,
+    room: usize,
 ) {
-    let (world, words) = (bench.world, ROOM / 8 * 4);
+    let (world, words) = (bench.world, room / 8 * 4);
     let (dst, src) = (world.alloc::<u64>(words).unwrap(), world.alloc::<u64>(words).unwrap());
     let args = Collectives {
         dst: dst.as_ptr(),
         src: src.as_ptr(),
-        room: ROOM as u64,
+        room: room as u64,
         seed: rng.next(),
         steps: litmus_rounds(steps) as i32,
         scope,
@@ -53,7 +54,7 @@ fn run(
 }
 
 fn random(bench: &Bench, rng: &mut Rng, shape: Launch, scope: i32, team: (u32, i32), steps: usize) {
-    run(bench, rng, "collectives_random", shape, scope, team, steps);
+    run(bench, rng, "collectives_random", shape, scope, team, steps, ROOM);
 }
 
 /// The kernels, which take seconds to load where a sanitizer instruments them.
@@ -67,6 +68,19 @@ fn random_collectives_agree_with_their_definition_at_every_scope() {
         let bench = loaded(world);
         for (i, scope) in [THREAD, WARP, BLOCK, 3].into_iter().enumerate() {
             random(&bench, rng, Launch::new(1, BLOCK_SIZES[i % 3]), scope, (0, 0), 60);
+        }
+    });
+}
+
+/// Sizes at which a block (and less) goes over from packets to direct access; the first block in a wide slot
+/// set, the second in one of few packets.
+#[test]
+fn large_calls_of_a_block() {
+    at_counts(&[2, 3, 5], |world, rng| {
+        let bench = loaded(world);
+        for (blocks, threads, scope) in [(1, 64, BLOCK), (2, 70, 3), (1, 32, WARP), (1, 1, THREAD)] {
+            let (shape, room) = (Launch::new(blocks, threads), 600 << 10);
+            run(&bench, rng, "collectives_random", shape, scope, (0, 0), 30, room);
         }
     });
 }
@@ -89,14 +103,22 @@ fn teams_that_are_disjoint_run_at_once() {
 fn a_root_that_runs_ahead_overwrites_nothing() {
     at_all_counts(|world, rng| {
         let bench = loaded(world);
-        for threads in [1, 33] {
-            run(&bench, rng, "collectives_broadcasts", Launch::new(1, threads), BLOCK, (0, 0), 300);
+        for (threads, room) in [(1, 1 << 10), (33, 1 << 10), (33, 160 << 10)] {
+            run(&bench, rng, "collectives_broadcasts", Launch::new(1, threads), BLOCK, (0, 0), 300, room);
         }
     });
 }
 
-/// Calls of all blocks together; then other numbers of blocks in the same slot set.
-fn grids(world: &World, rng: &mut Rng, room: usize, launches: &[(u32, u32)], steps: usize) {
+/// Calls of all blocks together; then other numbers of blocks in the same slot set; after each launch calls
+/// of `alone`'s by one block.
+fn grids(
+    world: &World,
+    rng: &mut Rng,
+    room: usize,
+    launches: &[(u32, u32)],
+    steps: usize,
+    alone: Option<&Bench>,
+) {
     let bench = Bench::made_quickly(world, OF_GRID);
     let (dst, src) = (world.alloc::<u64>(room / 8).unwrap(), world.alloc::<u64>(room / 8).unwrap());
     for &(blocks, threads) in launches {
@@ -115,19 +137,26 @@ fn grids(world: &World, rng: &mut Rng, room: usize, launches: &[(u32, u32)], ste
             Launch::new(blocks, threads),
             (&bench.report, &world.team(), ByValue(args)),
         );
+        if let Some(alone) = alone {
+            let few = 1 + rng.below(5);
+            run(alone, rng, "collectives_random", Launch::new(1, 70), 3, (0, 0), few, 600 << 10);
+        }
     }
 }
 
 #[test]
 fn all_blocks_of_a_launch_make_one_call() {
-    at_all_counts(|world, rng| grids(world, rng, ROOM, &[(3, 33), (1, 64), (5, 1), (3, 70), (2, 128)], 16));
+    at_all_counts(|world, rng| {
+        grids(world, rng, ROOM, &[(3, 33), (1, 64), (5, 1), (3, 70), (2, 128)], 16, None)
+    });
 }
 
 /// Sizes at which grids go over from packets to staging memory, and from there to direct access; and on five
 /// PEs to broadcasts by relays.
 #[test]
 fn large_calls_of_a_grid() {
-    at_counts(&[2, 3, 5], |world, rng| grids(world, rng, 3 << 20, &[(4, 64), (2, 128), (3, 32)], 8));
+    let launches = [(4, 64), (2, 128), (3, 32)];
+    at_counts(&[2, 3, 5], |world, rng| grids(world, rng, 3 << 20, &launches, 8, Some(&loaded(world))));
 }
 
 #[test]

@@ -312,6 +312,7 @@ __device__ uint64_t bytes_of(uint64_t random, uint64_t size, const rushmem::team
     case 5: bytes = rushmem::impl::most_by_packets_of_grid / others - 8 + size % 24; break;
     case 6: bytes = size % 8192; break;
     case 7: bytes = team.raw.stage - 8 + size % 24; break;
+    case 9: bytes = rushmem::impl::most_by_packets_one_way / others - 8 + size % 24; break;
     case 8: bytes = rushmem::impl::most_staged_of_grid / others - 8 + size % 24; break;
   }
   return bytes > most ? size % most : bytes;
@@ -408,14 +409,15 @@ extern "C" __global__ void collectives_of_team(uint64_t *report, rushmem::team t
 }
 
 /* Broadcasts in a row, whose roots may run ahead: others are late at random, and the root never is. Roots
- * change now and then. */
+ * change now and then. Where there is room, a third is direct. */
 extern "C" __global__ void collectives_broadcasts(uint64_t *report, collectives_args a) {
   const rushmem::team t = rushmem::world().on(a.first_set);
   const int n = t.n_pes(), me = t.my_pe();
   for (int i = 0; i < a.steps; ++i) {
     const uint64_t seed = mix(a.seed, static_cast<uint64_t>(i));
     const int root = static_cast<int>(mix(a.seed, static_cast<uint64_t>(i / 16)) % static_cast<uint64_t>(n));
-    const size_t words = 1 + seed % 9;
+    const size_t few = 1 + seed % 9, direct = rushmem::impl::most_by_packets_one_way / 8 / (n > 1 ? n - 1 : 1) + few;
+    const size_t words = seed / 16 % 3 == 0 && 8 * direct <= a.room ? direct : few;
     if (me == root) {
       for (size_t w = threadIdx.x; w < words; w += blockDim.x) a.src[w] = mix(seed, w);
     } else if (seed % 4 == 0) {

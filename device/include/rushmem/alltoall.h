@@ -8,12 +8,18 @@ namespace rushmem {
 namespace impl {
 
 /* The calls that are not small, out of line (small.h). */
-template <typename Scope, typename T> RUSHMEM_OUTLINED void alltoall_any(team t, T *dst, const T *src, size_t n) {
+template <typename Scope, typename T> RUSHMEM_LARGE void alltoall_any(team t, T *dst, const T *src, size_t n) {
   const size_t count = static_cast<size_t>(t.raw.n_pes) * n, me = static_cast<size_t>(t.raw.my_pe);
   /* In place, a block could arrive before the one that it replaces has left. */
   const bool staged = is_staged<Scope>(t, n * sizeof(T));
   const bool direct = !staged && is_large_to_write<Scope>(t, n * sizeof(T)) && dst != src && is_symmetric(dst, count * sizeof(T));
-  call<Scope> c(t, tag_of(RUSHMEM_COLLECTIVE_ALLTOALL, n * sizeof(T), direct));
+  const uint64_t tag = tag_of(RUSHMEM_COLLECTIVE_ALLTOALL, n * sizeof(T), direct);
+  const words_from<T, true> source{src, n};
+  const block_each<T> sink{dst, n};
+  if (!staged && !direct && is_one_phase<Scope>(t, words_of<T>(n), source, dst)) {
+    return exchange_phase<Scope>(t, tag, words_of<T>(n), source, sink);
+  }
+  call<Scope> c(t, tag);
   if (staged) {
     exchange_staged<unit_of<T>::value>(c, reinterpret_cast<char *>(dst), reinterpret_cast<const char *>(src), n * sizeof(T),
                                        n * sizeof(T));
@@ -24,7 +30,7 @@ template <typename Scope, typename T> RUSHMEM_OUTLINED void alltoall_any(team t,
     c.meet_behind_puts();
     written(c);
   } else {
-    exchange<Scope>(c, words_of<T>(n), words_from<T, true>{src, n}, block_each<T>{dst, n});
+    exchange<Scope>(c, words_of<T>(n), source, sink);
   }
   c.end();
 }

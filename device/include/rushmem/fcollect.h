@@ -3,8 +3,7 @@
 #define RUSHMEM_FCOLLECT_H
 
 #include <rushmem/impl/coll/direct.h>
-#include <rushmem/impl/coll/exchange.h>
-#include <rushmem/impl/coll/small.h>
+#include <rushmem/impl/coll/phase.h>
 #include <rushmem/impl/coll/staged.h>
 
 namespace rushmem {
@@ -21,11 +20,17 @@ template <typename T> struct block_each {
 };
 
 /* The calls that are not small, out of line (small.h). */
-template <typename Scope, typename T> RUSHMEM_OUTLINED void fcollect_any(team t, T *dst, const T *src, size_t n) {
+template <typename Scope, typename T> RUSHMEM_LARGE void fcollect_any(team t, T *dst, const T *src, size_t n) {
   const size_t count = static_cast<size_t>(t.raw.n_pes) * n;
   const bool staged = is_staged<Scope>(t, n * sizeof(T));
   const bool direct = !staged && is_large_to_write<Scope>(t, n * sizeof(T)) && is_symmetric(dst, count * sizeof(T));
-  call<Scope> c(t, tag_of(RUSHMEM_COLLECTIVE_FCOLLECT, n * sizeof(T), direct));
+  const uint64_t tag = tag_of(RUSHMEM_COLLECTIVE_FCOLLECT, n * sizeof(T), direct);
+  const words_from<T, false> source{src, n};
+  const block_each<T> sink{dst, n};
+  if (!staged && !direct && is_one_phase<Scope>(t, words_of<T>(n), source, dst)) {
+    return exchange_phase<Scope>(t, tag, words_of<T>(n), source, sink);
+  }
+  call<Scope> c(t, tag);
   if (staged) {
     exchange_staged<unit_of<T>::value>(c, reinterpret_cast<char *>(dst), reinterpret_cast<const char *>(src), 0, n * sizeof(T));
   } else if (direct) {
@@ -35,7 +40,7 @@ template <typename Scope, typename T> RUSHMEM_OUTLINED void fcollect_any(team t,
     c.meet_behind_puts();
     written(c);
   } else {
-    exchange<Scope>(c, words_of<T>(n), words_from<T, false>{src, n}, block_each<T>{dst, n});
+    exchange<Scope>(c, words_of<T>(n), source, sink);
   }
   c.end();
 }

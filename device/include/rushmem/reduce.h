@@ -10,7 +10,7 @@
 #define RUSHMEM_REDUCE_H
 
 #include <rushmem/impl/coll/combine.h>
-#include <rushmem/impl/coll/small.h>
+#include <rushmem/impl/coll/phase.h>
 #include <rushmem/impl/coll/staged.h>
 
 #define RUSHMEM_ASSERT_REDUCIBLE(T) \
@@ -49,28 +49,40 @@ template <typename T, typename Op, bool inclusive> struct scanning {
 
 /* The calls that are not small, out of line (small.h). */
 template <typename Scope, typename T, typename Op>
-RUSHMEM_OUTLINED void reduce_any(team t, T *dst, const T *src, size_t n) {
+RUSHMEM_LARGE void reduce_any(team t, T *dst, const T *src, size_t n) {
   const size_t bytes = n * sizeof(T);
   const bool near = t.raw.all_near != 0;
   const bool staged = is_staged<Scope>(t, bytes);
   const bool direct = !staged && is_symmetric(dst, bytes) && (near ? is_large<Scope>(t, bytes) && is_symmetric(src, bytes)
                                                         : is_large_to_reduce_by_puts(t, bytes) && dst != src);
-  call<Scope> c(t, tag_of(RUSHMEM_COLLECTIVE_REDUCE, bytes, (Op::code * 16 + sizeof(T)) * 2 + direct));
+  const uint64_t tag = tag_of(RUSHMEM_COLLECTIVE_REDUCE, bytes, (Op::code * 16 + sizeof(T)) * 2 + direct);
+  const words_from<T, false> source{src, n};
+  const reducing<T, Op> sink{dst, n, {}};
+  if (!staged && !direct && is_one_phase<Scope>(t, words_of<T>(n), source, dst)) {
+    return exchange_phase<Scope>(t, tag, words_of<T>(n), source, sink);
+  }
+  call<Scope> c(t, tag);
   if (staged) reduce_staged<Op>(c, dst, src, 0, bytes);
   else if (direct && near) reduce_direct<Op>(c, dst, src, n);
   else if (direct) reduce_by_puts<Op>(c, dst, src, n);
-  else exchange<Scope>(c, words_of<T>(n), words_from<T, false>{src, n}, reducing<T, Op>{dst, n, {}});
+  else exchange<Scope>(c, words_of<T>(n), source, sink);
   c.end();
 }
 
 template <typename Scope, typename T, typename Op>
-RUSHMEM_OUTLINED void reducescatter_any(team t, T *dst, const T *src, size_t n) {
+RUSHMEM_LARGE void reducescatter_any(team t, T *dst, const T *src, size_t n) {
   const size_t bytes = n * sizeof(T), count = static_cast<size_t>(t.raw.n_pes) * n;
   const T *block_ = src + static_cast<size_t>(t.raw.my_pe) * n;
   /* In place, a member's first block would change while others read it. */
   const bool staged = is_staged<Scope>(t, bytes);
   const bool direct = !staged && is_large<Scope>(t, bytes) && t.raw.all_near && dst != src && is_symmetric(src, count * sizeof(T));
-  call<Scope> c(t, tag_of(RUSHMEM_COLLECTIVE_REDUCESCATTER, bytes, (Op::code * 16 + sizeof(T)) * 2 + direct));
+  const uint64_t tag = tag_of(RUSHMEM_COLLECTIVE_REDUCESCATTER, bytes, (Op::code * 16 + sizeof(T)) * 2 + direct);
+  const words_from<T, true> source{src, n};
+  const reducing<T, Op> sink{dst, n, {}};
+  if (!staged && !direct && is_one_phase<Scope>(t, words_of<T>(n), source, dst)) {
+    return exchange_phase<Scope>(t, tag, words_of<T>(n), source, sink);
+  }
+  call<Scope> c(t, tag);
   if (staged) {
     reduce_staged<Op>(c, dst, src, bytes, bytes);
   } else if (direct) {
@@ -78,7 +90,7 @@ RUSHMEM_OUTLINED void reducescatter_any(team t, T *dst, const T *src, size_t n) 
     combine<Op, false>(c, dst, block_, n, 0, bytes);
     c.meet();
   } else {
-    exchange<Scope>(c, words_of<T>(n), words_from<T, true>{src, n}, reducing<T, Op>{dst, n, {}});
+    exchange<Scope>(c, words_of<T>(n), source, sink);
   }
   c.end();
 }

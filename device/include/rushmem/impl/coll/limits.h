@@ -4,7 +4,7 @@
  *
  * Packets take twice the bytes, and a reduction by packets sends all of its data to every member; the direct
  * protocol has two meetings of all members, about 3.5 us between two H200s, and staging memory has one. One
- * block moves 46 GB/s over NVLink, so it gains by packets up to some 50 KiB; a grid moves eight times as
+ * block moves 46 GB/s over NVLink, so it gains by packets up to some 80 KiB; a grid moves eight times as
  * much, and gains up to some 300 KiB, or to what one phase of packets holds where there is staging memory
  * (docs/performance.md). */
 #ifndef RUSHMEM_IMPL_COLL_LIMITS_H
@@ -18,8 +18,9 @@ namespace rushmem {
 namespace impl {
 
 /* Bytes to all other members together up to which a call is made by packets, by a block (or less) and by a
- * grid, where it could be direct. */
-constexpr size_t most_by_packets = 48 << 10;
+ * grid, where it could be direct; of a block's calls whose data goes one way, more. */
+constexpr size_t most_by_packets = 64 << 10;
+constexpr size_t most_by_packets_one_way = 128 << 10;
 constexpr size_t most_by_packets_of_grid = 320 << 10;
 
 /* Bytes to one member up to which a call is made by packets where members are on other nodes: there each
@@ -31,11 +32,12 @@ constexpr size_t most_by_messages = 4 << 10;
 constexpr size_t most_phases_of_grid = 4;
 
 /* Whether a call that moves so many bytes to or from one member is direct where it can be. */
-template <typename Scope> RUSHMEM_DEVICE bool is_large(const team &t, size_t bytes) {
+template <typename Scope, size_t most_of_block = most_by_packets>
+RUSHMEM_DEVICE bool is_large(const team &t, size_t bytes) {
   constexpr bool blocks = has_blocks<Scope>::value;
   const size_t room = (blocks && t.raw.stage == 0 ? most_phases_of_grid : 1) * 8 * t.raw.packets;
   const size_t others = static_cast<size_t>(t.raw.n_pes > 1 ? t.raw.n_pes - 1 : 1);
-  return bytes > room || bytes * others > (blocks ? most_by_packets_of_grid : most_by_packets);
+  return bytes > room || bytes * others > (blocks ? most_by_packets_of_grid : most_of_block);
 }
 
 /* Bytes to all other members together up to which a grid's call that is too large for packets is staged. */
@@ -51,8 +53,9 @@ template <typename Scope> RUSHMEM_DEVICE bool is_staged(const team &t, size_t by
 
 /* The same for data that is written to members, as it can be to all of them; reading takes members that are
  * near. */
-template <typename Scope> RUSHMEM_DEVICE bool is_large_to_write(const team &t, size_t bytes) {
-  return t.raw.all_near ? is_large<Scope>(t, bytes) : bytes > most_by_messages;
+template <typename Scope, size_t most_of_block = most_by_packets>
+RUSHMEM_DEVICE bool is_large_to_write(const team &t, size_t bytes) {
+  return t.raw.all_near ? is_large<Scope, most_of_block>(t, bytes) : bytes > most_by_messages;
 }
 
 /* A large broadcast of a grid goes by relays (relay.h) where that saves more than its meetings cost. The root
