@@ -1,7 +1,7 @@
 /* Where a PE's copy of a symmetric object is. A PE is near where its heap is mapped here. The near PEs are
  * any set of numbers, this PE's own among them, and an operation asks once for its route_to one of them:
  *
- *   - The run of consecutive near PEs around this one takes one comparison and one multiply-add of 32 bits,
+ *   - The run of consecutive near PEs around this one takes two comparisons and one multiply-add of 32 bits,
  *     with no load: copies are multiples of 4 GiB apart, so the lower halves of their addresses are the same.
  *   - Every k-th PE (hosts dealt out in turn) takes one multiplication more. `step_inverse` is the inverse of
  *     k's odd part modulo 2^32, and `step_shift` the power of 2 in k: (pe - first) * inverse, rotated right
@@ -36,12 +36,12 @@ struct route {
   }
 };
 
-/* Whether `pe` is in the run around this PE. A negative `pe` wraps round to a large number and fails the one
- * comparison. */
+/* Whether `pe` is in the run around this PE. Two comparisons, not one of a difference: the compiler takes two
+ * joined ones out of loops over rounds of an operation, and one it makes again in front of each branch, with
+ * a load of constants for which the branch waits (performance-log.md, 16). */
 RUSHMEM_DEVICE bool is_in_run(int pe) {
   const rushmem_device_state &s = state();
-  return static_cast<uint32_t>(pe) - static_cast<uint32_t>(s.near_first) <
-         static_cast<uint32_t>(s.near_count);
+  return (pe >= s.near_first) & (pe < s.near_first + s.near_count);
 }
 
 /* Unsigned arithmetic: a PE below this one wraps to its difference. */
@@ -67,8 +67,11 @@ RUSHMEM_DEVICE route route_apart(int pe, uint64_t affine) {
 }
 
 RUSHMEM_DEVICE route route_to(int pe) {
+  const rushmem_device_state &s = state();
   route to{affine_distance(pe), true};
-  if (RUSHMEM_UNLIKELY(!is_in_run(pe))) to = route_apart(pe, to.distance);
+  /* As is_in_run, which is three instructions more here. A negative `pe` wraps round to a large number. */
+  const uint32_t at = static_cast<uint32_t>(pe) - static_cast<uint32_t>(s.near_first);
+  if (RUSHMEM_UNLIKELY(at >= static_cast<uint32_t>(s.near_count))) to = route_apart(pe, to.distance);
   return to;
 }
 
