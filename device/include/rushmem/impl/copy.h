@@ -210,7 +210,8 @@ RUSHMEM_DEVICE void copy_in_line(char *to, const char *from, size_t bytes) {
   const size_t n = (bytes - head) / 16, tail_at = head + n * 16;
   const uint32_t tail = static_cast<uint32_t>(bytes - tail_at);
   if constexpr (is_alone<Scope>::value) {
-    copy_edges<unit, fresh>(to, from, head, tail_at, tail);
+    /* One question for the usual case, for eight. */
+    if (RUSHMEM_UNLIKELY((head | tail) != 0)) copy_edges<unit, fresh>(to, from, head, tail_at, tail);
     copy_vectors<Scope, unit, fresh, false, signals>(to + head, from + head, 0, n);
   } else {
     /* Large copies pass one comparison here, as all warps do before the first load. */
@@ -233,7 +234,7 @@ RUSHMEM_DEVICE void copy_in_line(char *to, const char *from, size_t bytes) {
 
 /* What is not in_line. */
 template <typename Scope, size_t unit, bool fresh, bool signals>
-RUSHMEM_DEVICE void copy_askew(char *to, const char *from, size_t bytes) {
+RUSHMEM_DEVICE void copy_shifted(char *to, const char *from, size_t bytes) {
   if constexpr (unit == 16) return;
   /* No vector, or a unit for each thread: one latency. */
   if ((bytes < 32) | (bytes / unit <= Scope::size())) return copy_bytes<Scope, unit, fresh>(to, from, bytes);
@@ -247,6 +248,23 @@ RUSHMEM_DEVICE void copy_askew(char *to, const char *from, size_t bytes) {
   copy_bytes<Scope, unit, fresh>(to, from, head);
   copy_bytes<Scope, unit, fresh>(to + tail_at, from + tail_at, bytes - tail_at);
   copy_vectors<Scope, unit, fresh, true, signals>(to + head, from + head - shift, shift, n);
+}
+
+/* The same, of a block by a call: with all of it in a caller's loop the compiler keeps the loop's own
+ * variables in local memory, which 32 warps load and store in each round (performance-log.md, 16). A warp's
+ * kernels would have more than 64 registers of it. */
+template <typename Scope, size_t unit, bool fresh, bool signals>
+RUSHMEM_OUTLINED void copy_apart_shifted(char *to, const char *from, size_t bytes) {
+  copy_shifted<Scope, unit, fresh, signals>(to, from, bytes);
+}
+template <typename Scope, size_t unit, bool fresh, bool signals>
+RUSHMEM_DEVICE void copy_askew(char *to, const char *from, size_t bytes) {
+  if constexpr (unit == 16) return;
+  if constexpr (is_alone<Scope>::value || is_one_warp<Scope>::value) {
+    copy_shifted<Scope, unit, fresh, signals>(to, from, bytes);
+  } else {
+    copy_apart_shifted<Scope, unit, fresh, signals>(to, from, bytes);
+  }
 }
 
 template <typename Scope, typename T, bool fresh>

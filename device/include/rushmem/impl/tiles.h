@@ -168,8 +168,9 @@ RUSHMEM_DEVICE void copy_rounds(char *to, const char *from, uint32_t shift, size
     n -= round / grain;
     if constexpr (!many) break;
   }
-  /* After a scope's last store the other threads wait at the barrier for each further instruction. */
-  if constexpr (many) {
+  /* After a scope's last store the other threads wait at the barrier for each further instruction, of which
+   * smaller tiles have twenty each, where they move nothing, too. */
+  if constexpr (many || V >= 4) {
     if (n == 0) return;
   }
   if constexpr (V > 1) {

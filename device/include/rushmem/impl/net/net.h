@@ -95,7 +95,7 @@ template <typename T> RUSHMEM_DEVICE T far_g(const T *src, int pe) {
 /* ---- bytes: one thread of the scope asks for all of it ---- */
 
 template <typename Scope>
-RUSHMEM_DEVICE void far_put(void *dst, const void *src, size_t bytes, int pe, uint32_t flags) {
+RUSHMEM_DEVICE void post_put(void *dst, const void *src, size_t bytes, int pe, uint32_t flags) {
   if (Scope::rank() != 0) return;
   if constexpr (with_queues) {
     const queue_transfer t{far_address(dst), far_address(src), bytes, 0, 0, flags, pe, 0};
@@ -104,13 +104,33 @@ RUSHMEM_DEVICE void far_put(void *dst, const void *src, size_t bytes, int pe, ui
   proxy_put(far_address(dst), far_address(src), bytes, pe, flags);
 }
 template <typename Scope>
-RUSHMEM_DEVICE void far_get(void *dst, const void *src, size_t bytes, int pe, uint32_t flags) {
+RUSHMEM_DEVICE void post_get(void *dst, const void *src, size_t bytes, int pe, uint32_t flags) {
   if (Scope::rank() != 0) return;
   if constexpr (with_queues) {
     const queue_transfer t{far_address(dst), far_address(src), bytes, 0, 0, flags, pe, 0};
     if (rushmem_queue_get(&t)) return;
   }
   proxy_get(far_address(dst), far_address(src), bytes, pe, flags);
+}
+
+/* Of a block by a call of its own, for its loops' registers, as in copy_askew. */
+template <typename Scope>
+RUSHMEM_OUTLINED void post_put_apart(void *dst, const void *src, size_t bytes, int pe, uint32_t flags) {
+  post_put<Scope>(dst, src, bytes, pe, flags);
+}
+template <typename Scope>
+RUSHMEM_OUTLINED void post_get_apart(void *dst, const void *src, size_t bytes, int pe, uint32_t flags) {
+  post_get<Scope>(dst, src, bytes, pe, flags);
+}
+template <typename Scope>
+RUSHMEM_DEVICE void far_put(void *dst, const void *src, size_t bytes, int pe, uint32_t flags) {
+  if constexpr (is_alone<Scope>::value || is_one_warp<Scope>::value) post_put<Scope>(dst, src, bytes, pe, flags);
+  else post_put_apart<Scope>(dst, src, bytes, pe, flags);
+}
+template <typename Scope>
+RUSHMEM_DEVICE void far_get(void *dst, const void *src, size_t bytes, int pe, uint32_t flags) {
+  if constexpr (is_alone<Scope>::value || is_one_warp<Scope>::value) post_get<Scope>(dst, src, bytes, pe, flags);
+  else post_get_apart<Scope>(dst, src, bytes, pe, flags);
 }
 
 template <typename Scope, typename T>
