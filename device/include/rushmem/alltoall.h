@@ -8,7 +8,7 @@ namespace rushmem {
 namespace impl {
 
 /* The calls that are not small, out of line (small.h). */
-template <typename Scope, typename T> RUSHMEM_LARGE void alltoall_any(team t, T *dst, const T *src, size_t n) {
+template <typename Scope, typename T> RUSHMEM_OUTLINED_LARGE void alltoall_any(team t, T *dst, const T *src, size_t n) {
   const size_t count = static_cast<size_t>(t.raw.n_pes) * n, me = static_cast<size_t>(t.raw.my_pe);
   /* In place, a block could arrive before the one that it replaces has left. */
   const bool staged = is_staged<Scope>(t, n * sizeof(T));

@@ -109,7 +109,7 @@ RUSHMEM_DEVICE void broadcast_direct(call<Scope> &c, T *dst, const T *src, size_
 }
 
 /* The calls that are not small, out of line (small.h). */
-template <typename Scope, typename T> RUSHMEM_LARGE void broadcast_any(team t, T *dst, const T *src, size_t n, int root) {
+template <typename Scope, typename T> RUSHMEM_OUTLINED_LARGE void broadcast_any(team t, T *dst, const T *src, size_t n, int root) {
   const bool staged = is_staged<Scope>(t, n * sizeof(T));
   const bool direct = !staged && is_large_to_write<Scope, most_by_packets_one_way>(t, n * sizeof(T)) && is_symmetric(dst, n * sizeof(T));
   const uint64_t tag = tag_of(RUSHMEM_COLLECTIVE_BROADCAST, n * sizeof(T), static_cast<uint64_t>(root) * 2 + direct);

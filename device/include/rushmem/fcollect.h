@@ -20,7 +20,7 @@ template <typename T> struct block_each {
 };
 
 /* The calls that are not small, out of line (small.h). */
-template <typename Scope, typename T> RUSHMEM_LARGE void fcollect_any(team t, T *dst, const T *src, size_t n) {
+template <typename Scope, typename T> RUSHMEM_OUTLINED_LARGE void fcollect_any(team t, T *dst, const T *src, size_t n) {
   const size_t count = static_cast<size_t>(t.raw.n_pes) * n;
   const bool staged = is_staged<Scope>(t, n * sizeof(T));
   const bool direct = !staged && is_large_to_write<Scope>(t, n * sizeof(T)) && is_symmetric(dst, count * sizeof(T));

@@ -49,7 +49,7 @@ template <typename T, typename Op, bool inclusive> struct scanning {
 
 /* The calls that are not small, out of line (small.h). */
 template <typename Scope, typename T, typename Op>
-RUSHMEM_LARGE void reduce_any(team t, T *dst, const T *src, size_t n) {
+RUSHMEM_OUTLINED_LARGE void reduce_any(team t, T *dst, const T *src, size_t n) {
   const size_t bytes = n * sizeof(T);
   const bool near = t.raw.all_near != 0;
   const bool staged = is_staged<Scope>(t, bytes);
@@ -70,7 +70,7 @@ RUSHMEM_LARGE void reduce_any(team t, T *dst, const T *src, size_t n) {
 }
 
 template <typename Scope, typename T, typename Op>
-RUSHMEM_LARGE void reducescatter_any(team t, T *dst, const T *src, size_t n) {
+RUSHMEM_OUTLINED_LARGE void reducescatter_any(team t, T *dst, const T *src, size_t n) {
   const size_t bytes = n * sizeof(T), count = static_cast<size_t>(t.raw.n_pes) * n;
   const T *block_ = src + static_cast<size_t>(t.raw.my_pe) * n;
   /* In place, a member's first block would change while others read it. */

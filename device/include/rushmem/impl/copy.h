@@ -254,7 +254,7 @@ RUSHMEM_DEVICE void copy_shifted(char *to, const char *from, size_t bytes) {
  * variables in local memory, which 32 warps load and store in each round (performance-log.md, 16). A warp's
  * kernels would have more than 64 registers of it. */
 template <typename Scope, size_t unit, bool fresh, bool signals>
-RUSHMEM_OUTLINED void copy_apart_shifted(char *to, const char *from, size_t bytes) {
+RUSHMEM_OUTLINED_LARGE void copy_apart_shifted(char *to, const char *from, size_t bytes) {
   copy_shifted<Scope, unit, fresh, signals>(to, from, bytes);
 }
 template <typename Scope, size_t unit, bool fresh, bool signals>

@@ -13,7 +13,7 @@
 #define RUSHMEM_DEVICE __device__ inline
 #define RUSHMEM_COLD __device__ inline __attribute__((noinline, cold))
 #define RUSHMEM_OUTLINED RUSHMEM_COLD
-#define RUSHMEM_LARGE RUSHMEM_OUTLINED
+#define RUSHMEM_OUTLINED_LARGE RUSHMEM_OUTLINED
 #define RUSHMEM_UNROLL
 #define RUSHMEM_ROLLED
 

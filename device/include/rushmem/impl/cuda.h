@@ -15,13 +15,13 @@
 /* Of templates that are off the near path. */
 #define RUSHMEM_OUTLINED static __device__ __noinline__
 
-/* Of large templates that a kernel calls between two operations. A function saves registers for its caller
- * where machine code is made by parts (nvcc -rdc=true): a block of 512 threads stores and loads 64 in each of
- * them, which takes 3 us (docs/performance-log.md, 17). There it is a part of its caller. */
+/* The same, of more than a few registers. Not in relocatable machine code, which nvcc makes: there a function
+ * takes as many as it likes, and a kernel that might call it has as many; and it saves those of its caller,
+ * which takes a block of 512 threads 3 us for a collective's (docs/performance-log.md, 17). */
 #if defined(__CUDACC_RDC__) && !defined(__CUDACC_RTC__)
-#define RUSHMEM_LARGE RUSHMEM_DEVICE
+#define RUSHMEM_OUTLINED_LARGE RUSHMEM_DEVICE
 #else
-#define RUSHMEM_LARGE RUSHMEM_OUTLINED
+#define RUSHMEM_OUTLINED_LARGE RUSHMEM_OUTLINED
 #endif
 
 /* Where the cold path and the device state are defined. In relocatable code (nvcc -rdc=true, NVRTC -dlto) the

@@ -115,11 +115,11 @@ RUSHMEM_DEVICE void post_get(void *dst, const void *src, size_t bytes, int pe, u
 
 /* Of a block by a call of its own, for its loops' registers, as in copy_askew. */
 template <typename Scope>
-RUSHMEM_OUTLINED void post_put_apart(void *dst, const void *src, size_t bytes, int pe, uint32_t flags) {
+RUSHMEM_OUTLINED_LARGE void post_put_apart(void *dst, const void *src, size_t bytes, int pe, uint32_t flags) {
   post_put<Scope>(dst, src, bytes, pe, flags);
 }
 template <typename Scope>
-RUSHMEM_OUTLINED void post_get_apart(void *dst, const void *src, size_t bytes, int pe, uint32_t flags) {
+RUSHMEM_OUTLINED_LARGE void post_get_apart(void *dst, const void *src, size_t bytes, int pe, uint32_t flags) {
   post_get<Scope>(dst, src, bytes, pe, flags);
 }
 template <typename Scope>
