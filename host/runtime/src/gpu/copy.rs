@@ -40,7 +40,7 @@ impl Stream {
         if bytes == 0 {
             return Ok(());
         }
-        let _current = self.cuda().current()?;
+        let _current = self.cuda().current_for_work()?;
         // SAFETY: per contract.
         unsafe { cu!(cuMemcpyDtoDAsync_v2(dst as u64, src as u64, bytes, self.raw())) }
             .map_err(|e| e.context(format_args!("copying {bytes} bytes from {src:#x} to {dst:#x}")))

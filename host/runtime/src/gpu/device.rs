@@ -156,6 +156,19 @@ impl Cuda {
     /// Until then the thread's calls cannot spoil a graph capture, in this thread or (in CUDA's global mode)
     /// in any other: what we do off the captured stream has nothing to do with it.
     pub(crate) fn current(&self) -> Result<Current<'_>> {
+        let mut current = self.current_for_work()?;
+        let mut mode = CaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
+        // SAFETY: exchanges the thread's mode, which the guard gives back.
+        unsafe { cu!(cuThreadExchangeStreamCaptureMode(&mut mode)) }?;
+        current.mode = Some(mode);
+        Ok(current)
+    }
+
+    /// The same for calls that do nothing but put work on a stream. Those are allowed while graphs are
+    /// recorded, whatever the thread's mode, which concerns "potentially unsafe" calls (CUDA Driver API,
+    /// `cuThreadExchangeStreamCaptureMode`). So it is left as it is: two calls of the driver less, where the
+    /// host is what limits small operations.
+    pub(super) fn current_for_work(&self) -> Result<Current<'_>> {
         if let Some(why) = self.condemned.get() {
             return Err(why.clone());
         }
@@ -168,11 +181,7 @@ impl Cuda {
             // SAFETY: the context is retained as long as `self`, which outlives the guard.
             unsafe { cu!(cuCtxPushCurrent_v2(self.context)) }?;
         }
-        let mode = CaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
-        let mut current = Current { pushed, mode, _counted: counted, _thread: PhantomData };
-        // SAFETY: exchanges the thread's mode, which the guard gives back.
-        unsafe { cu!(cuThreadExchangeStreamCaptureMode(&mut current.mode)) }?;
-        Ok(current)
+        Ok(Current { pushed, mode: None, _counted: counted, _thread: PhantomData })
     }
 
     /// Whether this GPU's kernels and copies can reach memory of `other` once it is mapped for them.
@@ -252,8 +261,8 @@ impl Drop for Cuda {
 #[must_use]
 pub(crate) struct Current<'a> {
     pushed: bool,
-    /// What the thread was allowed while graphs are recorded.
-    mode: CaptureMode,
+    /// What the thread was allowed while graphs are recorded, where that was changed.
+    mode: Option<CaptureMode>,
     /// Goes last.
     _counted: Counted<'a>,
     /// A thread's matter: not `Send`.
@@ -278,10 +287,12 @@ impl Drop for Counted<'_> {
 
 impl Drop for Current<'_> {
     fn drop(&mut self) {
-        // SAFETY: gives the thread's mode back.
-        ignore("cuThreadExchangeStreamCaptureMode", unsafe {
-            sys::cuThreadExchangeStreamCaptureMode(&mut self.mode)
-        });
+        if let Some(mode) = &mut self.mode {
+            // SAFETY: gives the thread's mode back.
+            ignore("cuThreadExchangeStreamCaptureMode", unsafe {
+                sys::cuThreadExchangeStreamCaptureMode(mode)
+            });
+        }
         if self.pushed {
             let mut popped = std::ptr::null_mut();
             // SAFETY: the thread's stack of contexts has what `current` pushed on top.

@@ -193,7 +193,7 @@ impl GpuRunner {
         )
     }
 
-    fn check_alive(&self) -> Result<()> {
+    pub(super) fn check_alive(&self) -> Result<()> {
         match self.lost.get() {
             None => Ok(()),
             Some(e) => Err(e.clone()),

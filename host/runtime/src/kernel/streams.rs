@@ -168,6 +168,14 @@ impl Kernels {
         unsafe { self.core.on(raw) }
     }
 
+    /// An error once the device takes no more work, as [`Kernels::on`] would give.
+    pub(crate) fn check_alive(&self) -> Result<()> {
+        match &self.core.runner {
+            Runner::Cpu(_) => Ok(()),
+            Runner::Gpu(runner) => runner.check_alive(),
+        }
+    }
+
     /// What C may call the default stream, other than null.
     pub(crate) fn default_stream(&self) -> *mut c_void {
         let raw = match &self.core.runner {
