@@ -9,7 +9,7 @@ use rushmem::World;
 use serde::{Deserialize, Serialize};
 
 use super::args::PlanArgs;
-use super::bench::{Bench, Shape};
+use super::bench::{Bench, Rounds, Shape};
 use super::collectives;
 use super::from_host;
 use super::measure::{Figure, Probe};
@@ -89,7 +89,7 @@ pub(super) fn measure(world: &World, plan: &Plan, mut found: impl FnMut(Row) -> 
 /// One figure, verified, and its probe's beside it.
 fn figure(bench: &Bench<'_>, spec: &Spec) -> Result<Row> {
     let name = spec.kernel();
-    let (ours, shape, iterations) = sampled(bench, spec, &name)?;
+    let (ours, shape, rounds) = sampled(bench, spec, &name, None)?;
     let bytes = spec.shows_bytes().then_some(spec.bytes);
     let unit = unit(spec);
     let mut row = Row::new(&spec.measure(), bytes, bench.world.n_pes(), unit, ours);
@@ -112,7 +112,7 @@ fn figure(bench: &Bench<'_>, spec: &Spec) -> Result<Row> {
         scope: spec.scope.word().to_owned(),
         blocks: launched.blocks,
         threads: launched.threads,
-        iterations,
+        iterations: rounds.iterations,
         note: (!notes.is_empty()).then(|| notes.join("; ")),
     });
     let (who, there) = match spec.what.is_from_host() {
@@ -121,14 +121,20 @@ fn figure(bench: &Bench<'_>, spec: &Spec) -> Result<Row> {
         false => ("bare instructions", true),
     };
     match spec.probe().filter(|_| there) {
-        Some(probe) => Ok(row.against(who, sampled(bench, spec, &probe)?.0)),
+        // As many operations in a batch: what its end takes is shared out among them.
+        Some(probe) => Ok(row.against(who, sampled(bench, spec, &probe, Some(rounds))?.0)),
         None => Ok(row),
     }
 }
 
-/// Times of a kernel, or of what the host does, as the row shows them. What PEs other than 0 get is of no
-/// use.
-fn sampled(bench: &Bench<'_>, spec: &Spec, name: &str) -> Result<(Summary, Option<Shape>, u32)> {
+/// Times of a kernel, or of what the host does, as the row shows them; as often as `rounds` says, or as short
+/// runs find. What PEs other than 0 get is of no use.
+fn sampled(
+    bench: &Bench<'_>,
+    spec: &Spec,
+    name: &str,
+    rounds: Option<Rounds>,
+) -> Result<(Summary, Option<Shape>, Rounds)> {
     let shape = match spec.what.is_from_host() {
         true => None,
         false => Some(bench.shape(&bench.kernel(spec.what.row().family, name)?, spec)?),
@@ -138,7 +144,14 @@ fn sampled(bench: &Bench<'_>, spec: &Spec, name: &str) -> Result<(Summary, Optio
         Some(shape) => bench.launch(spec, name, shape, rounds),
         None => from_host::times(bench, spec, rounds, bare),
     };
-    let rounds = bench.calibrate(run)?;
+    let rounds = match rounds {
+        Some(rounds) => {
+            // Once for cold caches, as calibration does.
+            run(Rounds { iterations: 3, batches: 1, warm_up: 2 })?;
+            rounds
+        }
+        None => bench.calibrate(run)?,
+    };
     verify::prepare(bench, spec)?;
     let times = run(rounds)?;
     if spec.corrupt {
@@ -154,7 +167,7 @@ fn sampled(bench: &Bench<'_>, spec: &Spec, name: &str) -> Result<(Summary, Optio
     // The next measure begins when all have looked.
     bench.world.barrier_all()?;
     let summary = Summary::of(samples).ok_or_else(|| Failure::new(format!("{name}: no samples")))?;
-    Ok((summary, shape, rounds.iterations))
+    Ok((summary, shape, rounds))
 }
 
 fn shown(spec: &Spec, ns: f64) -> f64 {

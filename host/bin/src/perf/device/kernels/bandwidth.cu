@@ -44,12 +44,13 @@ template <typename Scope> DEV void get_bw_staged(const job &j) {
 }
 
 /* A block, warp or thread has a part, its threads take word after word of it. The value comes out of a
- * register: what is measured is p. */
+ * register: what is measured is p. A round's place is fresh, as a put's is: without that the compiler makes
+ * two addresses of it, one for PEs of the run and one for the call for others. */
 template <typename Scope> DEV void p_bw(const job &j) {
   const part my = part_of<Scope>(j.bytes);
   const uint64_t end = (my.begin + my.size) / 8;
   timed<true>(j, [&](uint64_t round) {
-    uint64_t *to = reinterpret_cast<uint64_t *>(j.to + target(j, round));
+    uint64_t *to = reinterpret_cast<uint64_t *>(fresh(j.to + target(j, round)));
     for (uint64_t i = my.begin / 8 + Scope::rank(); i < end; i += Scope::size()) rushmem::p(to + i, j.salt + i, j.peer);
   });
 }
