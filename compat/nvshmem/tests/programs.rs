@@ -4,6 +4,7 @@
 //! RUSHMEM_TEST_ROUNDS=all runs each of them on 1 to 4 PEs.
 
 mod arguments;
+mod bench;
 mod common;
 mod examples;
 

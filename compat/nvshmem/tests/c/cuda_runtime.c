@@ -1,7 +1,7 @@
 /* A stand-in for CUDA's runtime, with which a program that nvcc has compiled runs on the CPU device: a launch
  * looks the kernel up by its name among those of the program's source, which rushmem compiles. KERNELS names
  * the source, of which all before the line "The host's part." is taken, and KERNELS_INCLUDE folders for it,
- * with colons between them.
+ * with colons between them. Of a template's instance the source has a function with the template's name.
  *
  * Streams are rushmem's, and memory is the host's. What nvcc's part of a program calls has CUDA 13's form. */
 #define _GNU_SOURCE
@@ -24,7 +24,7 @@ struct kernel {
 };
 
 enum { SUCCESS = 0, INVALID = 1, OUT_OF_MEMORY = 2, LAUNCH_FAILED = 719 };
-enum { KERNELS = 64, FOLDERS = 8, BLOCKS = 8 };
+enum { KERNELS = 128, FOLDERS = 8, BLOCKS = 8 };
 
 static struct kernel kernels[KERNELS];
 static size_t count;
@@ -79,7 +79,25 @@ void __cudaRegisterVar(void **handle, char *var, char *device, const char *name,
   (void) constant, (void) global;
 }
 
-/* Of a name as C++ has it in symbols the part that the source has: _Z5shiftPi. */
+/* Of a name as C++ has it in symbols the part that the source has: shift of _Z5shiftPi, own::get of
+ * _ZN3own3getILi0EEEvi. */
+static void name_of(const char *symbol, char *to, size_t room)
+{
+  const int nested = !strncmp(symbol, "_ZN", 3);
+  const char *at = symbol + 2 + nested;
+  if (strncmp(symbol, "_Z", 2) || !isdigit((unsigned char) *at)) {
+    snprintf(to, room, "%s", symbol);
+    return;
+  }
+  size_t used = 0;
+  do {
+    char *name;
+    const size_t length = strtoul(at, &name, 10);
+    used += (size_t) snprintf(to + used, room - used, "%s%.*s", used ? "::" : "", (int) length, name);
+    at = name + length;
+  } while (nested && used < room && isdigit((unsigned char) *at));
+}
+
 void __cudaRegisterFunction(void **handle, const char *entry, char *device, const char *name, int limit,
                             void *tid, void *bid, void *block, void *grid, int *warp)
 {
@@ -88,11 +106,7 @@ void __cudaRegisterFunction(void **handle, const char *entry, char *device, cons
   if (count == KERNELS) abort();
   struct kernel *k = &kernels[count++];
   k->entry = entry;
-  const char *at = name;
-  size_t length = strlen(name);
-  if (!strncmp(name, "_Z", 2) && isdigit((unsigned char) name[2]))
-    length = strtoul(name + 2, (char **) &at, 10);
-  snprintf(k->name, sizeof k->name, "%.*s", (int) length, at);
+  name_of(name, k->name, sizeof k->name);
 }
 
 unsigned __cudaPushCallConfiguration(struct dim3 grid, struct dim3 block, size_t shared, void *stream)
@@ -222,6 +236,13 @@ int cudaDeviceGetAttribute(int *value, int attribute, int device)
   *value = 1;
   return SUCCESS;
 }
+/* What it is called, at the beginning. */
+int cudaGetDeviceProperties(char *properties, int device)
+{
+  (void) device;
+  strcpy(properties, "the CPU device");
+  return SUCCESS;
+}
 const char *cudaGetErrorString(int code) { return code ? "an error" : "no error"; }
 int cudaPeekAtLastError(void) { return SUCCESS; }
 int cudaGetLastError(void) { return SUCCESS; }
@@ -266,6 +287,19 @@ int cudaFree(void *at)
       return SUCCESS;
     }
   return at ? INVALID : SUCCESS;
+}
+int cudaMemcpy(void *to, const void *from, size_t bytes, int kind)
+{
+  (void) kind;
+  const int code = cudaDeviceSynchronize();
+  if (!code) memcpy(to, from, bytes);
+  return code;
+}
+int cudaMemset(void *to, int value, size_t bytes)
+{
+  const int code = cudaDeviceSynchronize();
+  if (!code) memset(to, value, bytes);
+  return code;
 }
 /* In the stream's turn, and not asynchronously. */
 int cudaMemcpyAsync(void *to, const void *from, size_t bytes, int kind, void *stream)

@@ -4,7 +4,7 @@
 //!
 //! RUSHMEM_TEST_ROUNDS=all takes each of them; else it is one.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use rushmem_nvshmem::PREFIX;
@@ -25,27 +25,27 @@ fn done(command: &mut Command) {
     assert!(out.status.success(), "{command:?}\n{}", said(&out));
 }
 
-fn source(name: &str) -> String {
-    here().join("examples").join(format!("{name}.cu")).display().to_string()
+fn source(name: &str) -> PathBuf {
+    here().join("examples").join(format!("{name}.cu"))
 }
 
-/// The example for the CPU device, linked by `linker`, with `options` for the compilation. nvcc stops at PTX,
+/// A program for the CPU device, linked by `linker`, with `options` for the compilation. nvcc stops at PTX,
 /// which nobody runs here.
-fn compiled(nvcc: &Path, name: &str, linker: &str, options: &[String]) -> Program {
+pub(crate) fn compiled(nvcc: &Path, source: &Path, linker: &str, options: &[String]) -> Program {
     let dir = tempfile::tempdir().expect("a temporary folder");
     let at = |name: &str| dir.path().join(name);
     let include = format!("-I{PREFIX}/include");
     let mut cuda = Command::new(nvcc);
     cuda.args(["-std=c++17", "-Werror", "all-warnings", "-gencode", "arch=compute_90,code=compute_90", "-c"]);
     cuda.args(quickly(nvcc)).args(options).arg(&include).arg("-I").arg(here().join("../../device/include"));
-    done(cuda.arg(source(name)).arg("-o").arg(at("example.o")));
+    done(cuda.arg(source).arg("-o").arg(at("program.o")));
     let mut cc = Command::new("cc");
     cc.args(["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-c", &include, "-I"]);
     cc.arg(here().join("../../host/runtime/include")).arg(here().join("tests/c/cuda_runtime.c"));
     done(cc.arg("-o").arg(at("cuda_runtime.o")));
     let lib = format!("{PREFIX}/lib");
     let mut link = Command::new(linker);
-    link.arg("-o").arg(at("program")).arg(at("example.o")).arg(at("cuda_runtime.o"));
+    link.arg("-o").arg(at("program")).arg(at("program.o")).arg(at("cuda_runtime.o"));
     link.args(["-L", &lib, "-lnvshmem_host", "-lrushmem_host", "-lstdc++", &format!("-Wl,-rpath,{lib}")]);
     done(&mut link);
     let path = at("program");
@@ -55,7 +55,11 @@ fn compiled(nvcc: &Path, name: &str, linker: &str, options: &[String]) -> Progra
 /// How the stand-in finds an example's kernels, and where they run.
 fn settings(name: &str) -> [(&'static str, String); 3] {
     let include = format!("{PREFIX}/include");
-    [("KERNELS", source(name)), ("KERNELS_INCLUDE", include), ("RUSHMEM_DEVICE", "cpu".into())]
+    [
+        ("KERNELS", source(name).display().to_string()),
+        ("KERNELS_INCLUDE", include),
+        ("RUSHMEM_DEVICE", "cpu".into()),
+    ]
 }
 
 #[test]
@@ -66,7 +70,7 @@ fn examples_run_by_each_start() {
         return;
     }
     for name in some() {
-        let program = compiled(&nvcc, name, "cc", &[]);
+        let program = compiled(&nvcc, &source(name), "cc", &[]);
         let with = settings(name);
         let with: Vec<(&str, &str)> = with.iter().map(|(name, value)| (*name, value.as_str())).collect();
         for pes in if whole() { 1..=4 } else { 3..=3 } {
@@ -112,7 +116,7 @@ fn the_example_of_mpi_runs() {
     let asked = Command::new("mpicc.openmpi").arg("--showme:incdirs").output().expect("it is there");
     let folders = String::from_utf8_lossy(&asked.stdout).into_owned();
     let options: Vec<String> = folders.split_whitespace().map(|folder| format!("-I{folder}")).collect();
-    let program = compiled(&nvcc, "by_mpi", "mpicc.openmpi", &options);
+    let program = compiled(&nvcc, &source("by_mpi"), "mpicc.openmpi", &options);
     for arguments in [&[] as &[&str], &["--id"]] {
         let mut run = mpirun(test, 3).expect("it was there before");
         let out = run.envs(settings("by_mpi")).arg(program.path()).args(arguments).output();

@@ -102,20 +102,13 @@ template <typename Scope> DEV void alltoall(const job &j) {
       [=](uint64_t, size_t i) { return rushmem::g(from + first + i % n, int(i / n)); });
 }
 
-/* A block of more than 512 threads has fewer registers for each. */
-#define OF_SCOPES(name)                                                                        \
-  SMALL_KERNEL(name##_thread) { name<rushmem::thread>(j); }                                    \
-  SMALL_KERNEL(name##_warp) { name<rushmem::warp>(j); }                                        \
-  extern "C" __global__ void __launch_bounds__(512, 1) name##_block(const __grid_constant__ job j) { \
-    name<rushmem::block>(j);                                                                   \
-  }                                                                                            \
-  KERNEL(name##_large_block) { name<rushmem::block>(j); }                                      \
-  extern "C" __global__ void __launch_bounds__(512, 1) name##_grid(const __grid_constant__ job j) { \
-    name<rushmem::grid>(j);                                                                    \
-  }                                                                                            \
-  extern "C" __global__ void __launch_bounds__(512, 1) name##_grid_parts(const __grid_constant__ job j) { \
-    name<rushmem::grid_parts>(j);                                                              \
-  }
+#define OF_SCOPES(name)                                             \
+  SMALL_KERNEL(name##_thread) { name<rushmem::thread>(j); }         \
+  SMALL_KERNEL(name##_warp) { name<rushmem::warp>(j); }             \
+  HALF_KERNEL(name##_block) { name<rushmem::block>(j); }            \
+  KERNEL(name##_large_block) { name<rushmem::block>(j); }           \
+  HALF_KERNEL(name##_grid) { name<rushmem::grid>(j); }              \
+  HALF_KERNEL(name##_grid_parts) { name<rushmem::grid_parts>(j); }
 
 OF_SCOPES(reduce)
 OF_SCOPES(reducescatter)

@@ -131,8 +131,14 @@ template <typename Scope> DEV rushmem::stage stage_of(const job &j) {
   return rushmem::stage(memory + threadIdx.x / width<Scope>::of() * each, each);
 }
 
-#define KERNEL(name) extern "C" __global__ void __launch_bounds__(1024, 1) name(const __grid_constant__ job j)
+/* compat/nvshmem/bench says something else, for those that it takes. */
+#if !defined(ENTRY)
+#define ENTRY extern "C" __global__ void
+#endif
+#define KERNEL(name) ENTRY __launch_bounds__(1024, 1) name(const __grid_constant__ job j)
+/* Of 512 threads at most: with more, each has fewer registers. */
+#define HALF_KERNEL(name) ENTRY __launch_bounds__(512, 1) name(const __grid_constant__ job j)
 /* Of one warp at most: it may use more registers. */
-#define SMALL_KERNEL(name) extern "C" __global__ void __launch_bounds__(32) name(const __grid_constant__ job j)
+#define SMALL_KERNEL(name) ENTRY __launch_bounds__(32) name(const __grid_constant__ job j)
 /* As a program's own would be compiled, which says nothing of its size. */
-#define FREE_KERNEL(name) extern "C" __global__ void name(const __grid_constant__ job j)
+#define FREE_KERNEL(name) ENTRY name(const __grid_constant__ job j)
