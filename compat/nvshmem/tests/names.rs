@@ -191,14 +191,22 @@ int main(void) {
 }
 ";
 
+/// What shows machine code; said aloud where it is not.
+fn disassembler(nvcc: &Path, test: &str) -> Option<PathBuf> {
+    let found = nvcc.with_file_name("cuobjdump");
+    let there = Command::new(&found).arg("--version").output().is_ok();
+    if !there {
+        eprintln!("SKIP {test}: no cuobjdump beside nvcc");
+    }
+    there.then_some(found)
+}
+
 /// A kernel of nvshmem.h's is the same machine code as one of rushmem's own functions.
 #[test]
 fn functions_are_rushmems_own() {
-    let Some(nvcc) = nvcc("functions_are_rushmems_own") else { return };
-    let disassembler = nvcc.with_file_name("cuobjdump");
-    if Command::new(&disassembler).arg("--version").output().is_err() {
-        return eprintln!("SKIP functions_are_rushmems_own: no cuobjdump beside nvcc");
-    }
+    let test = "functions_are_rushmems_own";
+    let Some(nvcc) = nvcc(test) else { return };
+    let Some(disassembler) = disassembler(&nvcc, test) else { return };
     let dir = tempfile::tempdir().expect("a temporary folder");
     let code = |name: &str, body: [&str; 4]| {
         let source = dir.path().join(format!("{name}.cu"));
@@ -234,6 +242,75 @@ fn functions_are_rushmems_own() {
         ],
     );
     assert!(ours.len() > 10_000 && ours == theirs, "{} and {} bytes", ours.len(), theirs.len());
+}
+
+/// The loops of bench/ and those of rushmem-perf, which it sets beside them, are the same instructions: what
+/// differs between two figures is not the loop. A reduction's are not: rushmem-perf's kernel checks its sums
+/// itself.
+#[test]
+fn the_benchs_loops_are_rushmem_perfs() {
+    let test = "the_benchs_loops_are_rushmem_perfs";
+    if !whole() {
+        return eprintln!("SKIP {test}: RUSHMEM_TEST_ROUNDS=all compiles them");
+    }
+    let Some(nvcc) = nvcc(test) else { return };
+    let Some(disassembler) = disassembler(&nvcc, test) else { return };
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let cubin = dir.path().join("bench.cubin");
+    let cubin = cubin.to_str().expect("a path of ours is UTF-8");
+    let source = here().join("bench/bench.cu");
+    compile(&nvcc, &source, &["-arch=sm_90", "-O3", "-rdc=true", "-cubin", "-o", cubin]);
+    let out = Command::new(&disassembler).args(["-sass", cubin]).output().expect("it is there");
+    let kernels = opcodes(&String::from_utf8_lossy(&out.stdout));
+    let mut pairs = 0;
+    for (symbol, own) in &kernels {
+        let Some(name) = symbol.strip_prefix("_ZN3own").and_then(|rest| source_name(rest)) else { continue };
+        let ours = match name {
+            "atomic_latency_inc" => "inc_latency_thread".into(),
+            "atomic_latency_fetch_inc" => "fetch_inc_latency_thread".into(),
+            _ if name.starts_with("reduce_") => continue,
+            _ if name.starts_with("get_") || name.starts_with("g_") => format!("one_place_{name}"),
+            _ if name.starts_with("sync_") => name.replace("sync_", "sync_all_"),
+            _ if name.starts_with("barrier_") => name.replace("barrier_", "barrier_all_"),
+            _ => name.to_owned(),
+        };
+        let found = kernels.iter().find(|(symbol, _)| {
+            symbol.strip_prefix("_Z").and_then(|rest| source_name(rest)) == Some(ours.as_str())
+        });
+        let (_, code) = found.unwrap_or_else(|| panic!("{ours} is not in {cubin}"));
+        assert!(code.len() > 50, "{ours}: {} instructions", code.len());
+        let first = code.iter().zip(own).position(|(a, b)| a != b);
+        assert!(code == own, "{ours} and {symbol}: {} and {}, {first:?}", code.len(), own.len());
+        pairs += 1;
+    }
+    // Of three scopes, of one thread, of a block.
+    assert_eq!(pairs, 11 * 3 + 5 + 4);
+}
+
+/// After a length: that many characters.
+fn source_name(mangled: &str) -> Option<&str> {
+    let digits = mangled.bytes().take_while(u8::is_ascii_digit).count();
+    mangled.get(digits..digits + mangled[..digits].parse::<usize>().ok()?)
+}
+
+/// Instructions of each function, without operands and the padding at the end.
+fn opcodes(text: &str) -> Vec<(String, Vec<String>)> {
+    let mut functions: Vec<(String, Vec<String>)> = Vec::new();
+    for line in text.lines().map(str::trim) {
+        if let Some(name) = line.strip_prefix("Function : ") {
+            functions.push((name.to_owned(), Vec::new()));
+        }
+        let Some((_, instruction)) = line.strip_prefix("/*").and_then(|rest| rest.split_once("*/")) else {
+            continue;
+        };
+        let mut words = instruction.split_whitespace().filter(|word| !word.starts_with('@'));
+        let opcode = words.next().unwrap_or("").trim_end_matches(';');
+        let is_code = opcode.starts_with(|c: char| c.is_ascii_uppercase()) && opcode != "NOP";
+        if let (true, Some((_, code))) = (is_code, functions.last_mut()) {
+            code.push(opcode.to_owned());
+        }
+    }
+    functions
 }
 
 /// `make install-nvshmem`, and a program that CMake's find_package(NVSHMEM) builds against it.
