@@ -17,6 +17,7 @@ mod order;
 mod packed;
 mod queue;
 mod queue_choice;
+mod queue_contexts;
 mod relays;
 mod rma;
 mod staged;

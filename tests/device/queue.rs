@@ -150,17 +150,17 @@ pub(crate) fn fails(
     code: ErrorCode,
     says: &[&str],
 ) {
-    fails_within("20", pes, source, kernel, die, code, says);
+    fails_in(Launch::new(1, 1), "20", pes, (source, kernel), die, code, says);
 }
 
-/// The same where no wait may take longer than so many seconds.
+/// The same of a launch of that shape, where no wait may take longer than so many seconds.
 // The death of a PE is what is tested.
 #[allow(clippy::disallowed_methods)]
-fn fails_within(
+pub(crate) fn fails_in(
+    shape: Launch,
     limit: &str,
     pes: Pes,
-    source: &'static str,
-    kernel: &'static str,
+    (source, kernel): (&'static str, &'static str),
     die: bool,
     code: ErrorCode,
     says: &[&str],
@@ -174,7 +174,7 @@ fn fails_within(
             world.barrier_all().unwrap();
             if world.my_pe().number() == 0 {
                 // SAFETY: the kernel writes the word of PE 1, or ends before.
-                unsafe { module.kernel(kernel).unwrap().launch(Launch::new(1, 1), (&word, 1i32)) }.unwrap();
+                unsafe { module.kernel(kernel).unwrap().launch(shape, (&word, 1i32)) }.unwrap();
                 let error = world.synchronize().unwrap_err();
                 println!("FAILED {:?}: {error}", error.code());
             } else if die {
@@ -239,7 +239,8 @@ fn a_put_of_a_word_does_not_wait_for_ever_for_room() {
     let test = "a_put_of_a_word_does_not_wait_for_ever_for_room";
     if with_network(test) {
         let says = ["room in the network card's queue to PE 1, which is full", "0 requests", "queue_full"];
-        fails_within("1", over_queues(2, None), QUEUE, "queue_full", false, ErrorCode::Timeout, &says);
+        let (shape, kernel) = (Launch::new(1, 1), (QUEUE, "queue_full"));
+        fails_in(shape, "1", over_queues(2, None), kernel, false, ErrorCode::Timeout, &says);
         let says = ["PE 1", "not registered so (syndrome 0x13)", "queue_full_and_refused"];
         fails(over_queues(2, None), QUEUE, "queue_full_and_refused", false, ErrorCode::Io, &says);
     }

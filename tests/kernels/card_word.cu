@@ -32,11 +32,11 @@ extern "C" __global__ void card_flood(uint64_t *report, card_word *words, uint32
   const int right = right_of(rushmem::my_pe());
   const uint32_t thread = blockIdx.x * blockDim.x + threadIdx.x;
   const rushmem_queues *all = rushmem::state().queues;
-  const uint64_t before = all ? rushmem::impl::load_relaxed_word(&all->queues[right].tail) : 0;
+  const uint64_t before = all ? rushmem::impl::load_relaxed_word(&rushmem::impl::own_queue(right)->tail) : 0;
   for (uint32_t round = 0; round < rounds; ++round) rushmem::atomic_add(words + thread, 3, right);
   rushmem::quiet();
   if (all) {
-    const uint64_t posted = rushmem::impl::load_relaxed_word(&all->queues[right].tail) - before;
+    const uint64_t posted = rushmem::impl::load_relaxed_word(&rushmem::impl::own_queue(right)->tail) - before;
     CHECK(report, posted >= rounds, posted);
   }
   CHECK_EQ(report, rushmem::atomic_fetch(words + thread, right), 3ull * rounds, thread);

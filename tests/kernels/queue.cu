@@ -4,10 +4,19 @@
 #include "check.h"
 #endif
 
-/* Requests posted to the queue of a PE so far. */
+/* The queue of a context to a PE, as abi_queue.h has them. */
+__device__ static rushmem_queue *queue_of(uint32_t context, int pe) {
+  return rushmem::state().queues->queues + (context * static_cast<uint32_t>(rushmem::n_pes()) + static_cast<uint32_t>(pe));
+}
+
+/* Requests posted to the queues of a PE so far. */
 __device__ static uint64_t posted(int pe) {
   const rushmem_queues *all = rushmem::state().queues;
-  return all ? rushmem::impl::load_relaxed_word(&all->queues[pe].tail) : 0;
+  uint64_t sum = 0;
+  for (uint32_t context = 0; all && context < all->contexts; ++context) {
+    sum += rushmem::impl::load_relaxed_word(&queue_of(context, pe)->tail);
+  }
+  return sum;
 }
 
 /* Every thread of many blocks writes 1, 2, ... `rounds` to its word at the next PE. */
@@ -90,8 +99,8 @@ extern "C" __global__ void queue_ways(uint64_t *report, uint64_t *words, uint64_
     /* The queue to itself is for atomics by the card alone. */
     if (pe != me) CHECK_EQ(report, static_cast<uint64_t>(rushmem::impl::has_queue(pe)), wanted, pe);
     rushmem::p(words + me, uint64_t(1000 + me), pe);
-    rushmem::fence();
     CHECK_EQ(report, posted(pe) - before, wanted, pe);
+    rushmem::fence();
     rushmem::atomic_add(words + me, 1, pe);
   }
   rushmem::quiet();

@@ -12,7 +12,7 @@
 #include <rushmem/abi_queue.h>
 #include <rushmem/abi_ring.h>
 
-#define RUSHMEM_DEVICE_ABI_VERSION 10u
+#define RUSHMEM_DEVICE_ABI_VERSION 11u
 
 /* rushmem.h, the host's C ABI, has these as macros; a translation unit may include both, in either order. */
 #ifndef RUSHMEM_CMP_EQ

@@ -3,10 +3,11 @@
  * have the card's formats (impl/net/mlx5.h); impl/net/queue.h is the kernels' side, and has the argument for
  * their order.
  *
- * One reliable connection for each PE, this one among them: near PEs and this one are reached so by atomics
- * on words that are the cards' alone (card_word.h). To the card, symmetric memory is addressed by its offset
- * in the stride (memory regions are registered with that as their virtual address), so that one number names
- * both sides of a copy.
+ * One reliable connection for each context and PE, this one among them: near PEs and this one are reached so
+ * by atomics on words that are the cards' alone (card_word.h). A block posts to one context, which its number
+ * in the grid says, whatever the PE. To the card, symmetric memory is addressed by its offset in the stride
+ * (memory regions are registered with that as their virtual address), so that one number names both sides of
+ * a copy.
  */
 #ifndef RUSHMEM_ABI_QUEUE_H
 #define RUSHMEM_ABI_QUEUE_H
@@ -24,6 +25,8 @@
 /* Bytes of a request that carry data where it has an address of its own (mlx5.h: one block of 64 bytes, less
  * the control and the address segment and the length). */
 #define RUSHMEM_QUEUE_INLINE_BYTES 28
+/* Most contexts. */
+#define RUSHMEM_QUEUE_CONTEXTS 64
 
 typedef struct rushmem_queue_segment {
   uint64_t offset;         /* in the stride */
@@ -33,8 +36,8 @@ typedef struct rushmem_queue_segment {
   uint32_t reserved;
 } rushmem_queue_segment;   /* 32 bytes */
 
-/* The queue to one PE. Indices count requests, and never wrap; the card has their lowest 16 bits. In memory
- * of the device; what its pointers lead to is the card's. */
+/* The queue of one context to one PE. Indices count requests, and never wrap; the card has their lowest 16
+ * bits. In memory of the device; what its pointers lead to is the card's. */
 typedef struct rushmem_queue {
   void *slots;             /* 64 bytes each, a power of two of them; null: no queue leads to that PE */
   uint32_t *record;        /* the doorbell record: word 1 is the send queue's */
@@ -60,7 +63,7 @@ typedef struct rushmem_queue {
 } rushmem_queue;           /* 512 bytes */
 
 typedef struct rushmem_queues {
-  rushmem_queue *queues;   /* one for each PE */
+  rushmem_queue *queues;   /* one for each PE, context after context: a PE has them in all or in none */
   const rushmem_queue_segment *segments; /* RUSHMEM_QUEUE_SEGMENTS of them, in device memory */
   const uint64_t *n_segments; /* how many are filled: behind them */
   unsigned char *sinks;    /* RUSHMEM_QUEUE_SINKS of RUSHMEM_QUEUE_SINK_BYTES */
@@ -70,7 +73,9 @@ typedef struct rushmem_queues {
   uint32_t reserved_key;
   uint64_t card_words;     /* 1: cards update `card_word`s (card_word.h), those of near PEs and this one's,
                             * too; alike on all PEs of the job */
-  uint64_t reserved[8];
+  uint32_t contexts;       /* at least 1, RUSHMEM_QUEUE_CONTEXTS at most; alike on all PEs of the job */
+  uint32_t context_step;   /* 2^32 / contexts, rounded up, modulo 2^32: how a block finds its own */
+  uint64_t reserved[7];
   /* Written by kernels only. */
   uint64_t sink_tail;      /* where the next thread looks for one first */
   uint64_t pad_sink[15];

@@ -216,7 +216,7 @@ fn layouts_are_those_of_the_headers() {
     fields!(layout, "rushmem_queue", RawQueue: slots record bell completion stamps mask number reserved tail
         last_read last_atomic pad_tail rung ringing pad_rung completed probed settled fences pad_completed);
     fields!(layout, "rushmem_queues", RawQueues: queues segments n_segments sinks sink_busy sink_address sink_lkey
-        reserved_key card_words reserved sink_tail pad_sink fences atomics atomics_over pad_fences);
+        reserved_key card_words contexts context_step reserved sink_tail pad_sink fences atomics atomics_over pad_fences);
     fields!(layout, "rushmem_trace_ring", TraceRing: records claimed blocks module);
     layout.check();
 }

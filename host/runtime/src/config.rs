@@ -8,6 +8,7 @@ mod wishes;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use rushmem_abi::device::RUSHMEM_QUEUE_CONTEXTS;
 use rushmem_device_cpu::check;
 
 use crate::error::{err, Result};
@@ -41,6 +42,8 @@ pub(crate) struct Config {
     pub(crate) ring_slots: usize,
     /// Slots of each queue of a card that kernels write (`RUSHMEM_QUEUE_SLOTS`, 1024).
     pub(crate) queue_slots: usize,
+    /// Queues of a card to each PE (`RUSHMEM_QUEUE_CONTEXTS`, 1).
+    pub(crate) queue_contexts: usize,
     /// After about how many requests the software card loses a link (`RUSHMEM_QUEUE_LOSE`); never, unless it
     /// is given.
     pub(crate) queue_lose: Option<u64>,
@@ -203,6 +206,7 @@ impl Config {
             far_copies: get("RUSHMEM_FAR_COPIES").map_or(Ok(Carrier::Auto), |v| Carrier::parse(&v))?,
             ring_slots: get("RUSHMEM_RING_SLOTS").map_or(Ok(1024), |v| ring_slots(&v))?,
             queue_slots: get("RUSHMEM_QUEUE_SLOTS").map_or(Ok(1024), |v| queue_slots(&v))?,
+            queue_contexts: get("RUSHMEM_QUEUE_CONTEXTS").map_or(Ok(1), |v| queue_contexts(&v))?,
             queue_lose: get("RUSHMEM_QUEUE_LOSE").map(|v| number("RUSHMEM_QUEUE_LOSE", &v)).transpose()?,
             doorbell: get("RUSHMEM_DOORBELL").map_or_else(|| Ok(Ringer::default()), |v| Ringer::parse(&v))?,
             card: get("RUSHMEM_CARD"),
@@ -309,6 +313,16 @@ fn queue_slots(text: &str) -> Result<usize> {
     })
 }
 
+fn queue_contexts(text: &str) -> Result<usize> {
+    let number = text.trim().parse().ok().filter(|n| (1..=RUSHMEM_QUEUE_CONTEXTS).contains(n));
+    number.ok_or_else(|| {
+        err!(
+            ENVIRONMENT,
+            "RUSHMEM_QUEUE_CONTEXTS={text}: expected a number from 1 to {RUSHMEM_QUEUE_CONTEXTS} (default 1)"
+        )
+    })
+}
+
 fn streams(text: &str) -> Result<usize> {
     let number = text.trim().parse().ok().filter(|n| (1..=64).contains(n));
     number
@@ -408,6 +422,9 @@ mod tests {
             ("RUSHMEM_RING_SLOTS", "32"),
             ("RUSHMEM_RING_SLOTS", "100"),
             ("RUSHMEM_RING_SLOTS", "131072"),
+            ("RUSHMEM_QUEUE_CONTEXTS", "0"),
+            ("RUSHMEM_QUEUE_CONTEXTS", "65"),
+            ("RUSHMEM_QUEUE_CONTEXTS", "2,3"),
             ("RUSHMEM_CARD_TC", "256"),
             ("RUSHMEM_CARD_SL", "16"),
             ("RUSHMEM_FAKE_SEED", "random"),

@@ -8,6 +8,8 @@ pub const RUSHMEM_QUEUE_SINKS: usize = 256;
 pub const RUSHMEM_QUEUE_SINK_BYTES: usize = 64;
 /// Bytes of data in a request itself.
 pub const RUSHMEM_QUEUE_INLINE_BYTES: usize = 28;
+/// Most contexts.
+pub const RUSHMEM_QUEUE_CONTEXTS: usize = 64;
 
 /// `rushmem_queue_segment`.
 #[repr(C)]
@@ -88,7 +90,9 @@ pub struct RawQueues {
     pub sink_lkey: u32,
     pub reserved_key: u32,
     pub card_words: u64,
-    pub reserved: [u64; 8],
+    pub contexts: u32,
+    pub context_step: u32,
+    pub reserved: [u64; 7],
     pub sink_tail: u64,
     pub pad_sink: [u64; 15],
     pub fences: u64,
@@ -109,7 +113,9 @@ impl RawQueues {
         sink_lkey: 0,
         reserved_key: 0,
         card_words: 0,
-        reserved: [0; 8],
+        contexts: 0,
+        context_step: 0,
+        reserved: [0; 7],
         sink_tail: 0,
         pad_sink: [0; 15],
         fences: 0,

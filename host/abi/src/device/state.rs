@@ -4,7 +4,7 @@
 use std::os::raw::c_void;
 
 /// Version of the device state. A module that was compiled for another one is refused.
-pub const RUSHMEM_DEVICE_ABI_VERSION: u32 = 10;
+pub const RUSHMEM_DEVICE_ABI_VERSION: u32 = 11;
 
 /// In the table of near PEs' distances: of a PE that is not near.
 pub const RUSHMEM_NOT_NEAR: u64 = 1;

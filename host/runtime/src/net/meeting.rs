@@ -125,6 +125,21 @@ pub(super) fn connect_cards(opened: Result<Queues>, boot: &dyn Bootstrap, me: us
     Ok(queues)
 }
 
+/// All PEs have so many queues to each PE, or none starts: each end of a queue counts them alike.
+pub(super) fn agree_on_contexts(contexts: usize, boot: &dyn Bootstrap, cards: &[Card]) -> Result<()> {
+    let mine = (contexts as u64).to_le_bytes();
+    let mut all = vec![0; cards.len() * mine.len()];
+    boot.allgather(&mine, &mut all)
+        .map_err(|e| Error::from(e).context("agreeing on the number of queues to each PE"))?;
+    let Some(pe) = all.chunks_exact(mine.len()).position(|theirs| theirs != mine) else { return Ok(()) };
+    let theirs = u64::from_le_bytes(all[pe * mine.len()..][..mine.len()].try_into().expect("eight bytes"));
+    Err(err!(
+        MISMATCH,
+        "this PE has RUSHMEM_QUEUE_CONTEXTS={contexts}, {} has {theirs}: set it alike on all PEs",
+        cards[pe].who()
+    ))
+}
+
 /// Agrees whether cards update words, all PEs or none; `None`: they do. Else which PE's do not, and why.
 pub(super) fn agree_on_words(
     queues: &mut std::result::Result<Queues, String>,
@@ -322,13 +337,33 @@ mod tests {
             assert_eq!(boot.calls(), 4);
             met
         };
-        let queues = meet(Queues::new(0, 4, 64, None, Box::new(card(0)), Default::default())).unwrap();
+        let queues = meet(Queues::new(0, 4, (1, 64), None, Box::new(card(0)), Default::default())).unwrap();
         assert_eq!([0, 1, 2, 3].map(|pe| queues.leads_to(pe)), [true, false, false, true]);
         assert!(queues.why_left_out(1).unwrap().contains("that PE could not connect its card to this PE's"));
         assert_eq!(queues.why_left_out(2).unwrap(), "that PE has none: its port is down");
         assert_eq!(queues.why_left_out(3), None);
         let Err(why) = meet(Err(err!(ENVIRONMENT, "no card here"))) else { panic!("it has no card") };
         assert_eq!(why, "no card here");
+    }
+
+    #[test]
+    fn pes_have_one_number_of_queues_to_each_or_do_not_start() {
+        let cards: Vec<Card> = (0..4).map(|pe| Card { pe, ..Card::decode(&[0; CARD_BYTES]) }).collect();
+        for (others, says) in [([3u64, 3, 3], None), ([3, 64, 1], Some((2, 64))), ([1, 3, 3], Some((1, 1)))] {
+            let boot = Scripted::new(4, move |_, mine, out| {
+                let all = [&mine.to_vec()[..], &others.map(u64::to_le_bytes).concat()].concat();
+                out.copy_from_slice(&all);
+            });
+            let agreed = agree_on_contexts(3, &boot, &cards);
+            let Some((pe, theirs)) = says else {
+                agreed.unwrap();
+                continue;
+            };
+            let why = agreed.unwrap_err().message;
+            assert!(why.starts_with("this PE has RUSHMEM_QUEUE_CONTEXTS=3, "), "{why}");
+            let ends = format!("{} has {theirs}: set it alike on all PEs", cards[pe].who());
+            assert!(why.ends_with(&ends), "{why}");
+        }
     }
 
     /// Cards update words where every PE's could.
@@ -339,7 +374,7 @@ mod tests {
         let cannot = || CardOffer::None("it is old".into()).encode();
         let new = || {
             let card = SoftwareCard::new(0, None, None, 0, None).unwrap();
-            Ok(Queues::new(0, 4, 64, None, Box::new(card), Default::default()).unwrap())
+            Ok(Queues::new(0, 4, (1, 64), None, Box::new(card), Default::default()).unwrap())
         };
         for (others, mut mine, says) in [
             ([can(), can(), can()], new(), None),

@@ -120,8 +120,12 @@ impl Meeting {
                 let (verbs, wish) = (config.verbs.as_deref(), config.card.as_deref());
                 Box::new(Mlx5Card::new(me, verbs, wish, &order, dma_bufs, config.packet_class)?)
             };
-            Queues::new(me, cards.len(), config.queue_slots, cuda, card, config.doorbell)
+            let each = (config.queue_contexts, config.queue_slots);
+            Queues::new(me, cards.len(), each, cuda, card, config.doorbell)
         };
+        if config.transport.has_queues() {
+            meeting::agree_on_contexts(config.queue_contexts, &**boot, cards)?;
+        }
         let may_lack_queues = config.transport.may_lack_queues();
         let mut queues = if may_lack_queues {
             meeting::connect_cards_that_there_are(open(), &**boot, me)?

@@ -7,12 +7,14 @@
  * What was there arrives in a place for answers; of an atomic that nobody waits for, in the place behind
  * these, which nobody reads.
  *
- * Order. A queue's atomics come behind its WRITEs (queue.h has the source), so that what was put to a far PE
- * is there before a later atomic changes its word; what was stored to a near PE is there before a later
- * request, as posting is behind a fence at system scope. A WRITE or a store may overtake an atomic. So a
- * fence waits until the atomics before it are answered (queue_await_atomics): then the card has carried them
- * out, and whatever else it carries out comes after them. In memory, for a processor that loads the word, the
- * result is after a quiet, whose probe is a READ behind it.
+ * Order. A queue's atomics come behind its WRITEs (queue.h has the source), so that what this thread has put
+ * to a far PE is there before a later atomic changes its word; what was stored to a near PE is there before a
+ * later request, as posting is behind a fence at system scope. A WRITE or a store may overtake an atomic. So
+ * a fence waits until the atomics before it are answered (queue_await_atomics; with several contexts, until
+ * all is settled): then the card has carried them out, and whatever else it carries out comes after them. In
+ * memory, for a processor that loads the word, the result is after a quiet, whose probe is a READ behind it.
+ * Updates of one word by the queues of several contexts are atomic among each other as those of several PEs
+ * are: one card carries out all of them.
  */
 #ifndef RUSHMEM_IMPL_NET_CARD_H
 #define RUSHMEM_IMPL_NET_CARD_H

@@ -8,18 +8,22 @@
  * nobody else's; strided operations; and memory that the card does not reach (a source that is neither small
  * nor symmetric memory).
  *
+ * Contexts. There are one or several queues to each PE, all of them alike (RUSHMEM_QUEUE_CONTEXTS). A block
+ * posts to one of them, in the launch's life the same for each PE (own_queue), so that what one thread posts,
+ * and what the threads of a block do, is in one queue. All blocks share the places for answers.
+ *
  * Order. What the network gives (InfiniBand Architecture Specification 1.4, volume 1, 9.5 and table 79): the
  * peer carries out a queue's WRITEs in their order, a READ after the WRITEs before it, and completions come
- * in the order of requests. A later WRITE may overtake a READ, unless it has the fence. Between queues, and
- * between a queue and the proxy, nothing has an order. From that:
+ * in the order of requests. A later WRITE may overtake a READ, unless it has the fence. Between queues, those
+ * of two contexts to one PE among them, and between a queue and the proxy, nothing has an order. From that:
  *
  *   put_signal   WRITE, then a WRITE of the signal word, side by side in a queue: they arrive in that order.
  *                Memory regions are registered without relaxed ordering, so that it is the order in memory.
  *                A word of 8 bytes, aligned, is one PCIe transaction, which nobody sees in parts.
  *   get, then put  A WRITE behind a READ that nobody has waited for (`last_read`) has the fence: it changes
- *                nothing that an earlier get_nbi still reads.
- *   fence        Operations before it in a queue come before those after it by the queue's own order. For the
- *                two ways that have none:
+ *                nothing that an earlier get_nbi of that queue still reads.
+ *   fence        With one context: operations before it in a queue come before those after it by the queue's
+ *                own order. For the two ways that have none:
  *                  proxy, then queue: fence waits until all that was posted to the proxy is settled.
  *                  queue, then proxy: fence counts itself in `fences`. An operation that goes by the proxy to
  *                  a PE with a queue compares that with the queue's own `fences`; where they differ, it first
@@ -27,13 +31,27 @@
  *                  (by program order, or by a barrier) sees its count and the indices taken before it,
  *                  because both are released by the fence's own fence at system scope.
  *                For atomics by the card (card.h) it waits until they are answered.
+ *                With several contexts what comes before the fence may be in any of them, as other blocks
+ *                post there, and so may what comes after it: a block that waits for this one goes on in a
+ *                context of its own. So the fence is a quiet: it waits until all requests that come before it
+ *                are settled, in the queues of all contexts, its own among them. It finds them by the queues'
+ *                `tail`: whatever lets the fence come after an operation (program order, a barrier, a flag
+ *                that is released and acquired) lets it see the index that the operation took. What comes
+ *                after the fence is posted once they are settled, so it comes after them whichever way it
+ *                takes, the proxy's included. A queue in which nothing is unsettled costs it a look. A
+ *                completion would not do: the peer's card may have acknowledged one queue's WRITE, and put
+ *                another's into memory before it.
  *   quiet        All requests of all queues are settled, and the proxy is quiet.
  *   settled      A completion of a WRITE says that the peer's card has it, not that it is in memory. So the
  *                last request is a probe: a READ of 8 bytes from the peer's memory. The peer's card carries
  *                it out behind the WRITEs before it, and over PCIe a read does not pass posted writes (PCI
  *                Express Base Specification, 2.4.1). When it is complete, everything before it is in memory.
  *   signals      A waiting PE sees with a signal what was before it in its queue, or settled by a fence or
- *                quiet before it.
+ *                quiet before it. A put_signal and a packet are WRITEs of one thread, and so of one queue.
+ *   collectives  and syncs rest on fences, on packets, and on what PEs tell each other: a packet's place, and
+ *                memory for staging, is written again once its reader has said that it has read it; a count
+ *                that only grows (a sync's line) goes out behind a fence, which covers the count before it,
+ *                whichever block wrote that. None rests on the order of two requests with no fence between.
  *   a kernel's end  The host's quiet and fence wait for queues that have requests under way (net/queue).
  *
  * Functions with C names are never inlined; in relocatable code they are the device library's. Where no queue
@@ -78,9 +96,10 @@ RUSHMEM_COLD void rushmem_queue_quiet();
 
 #else
 
-/* The rest of what is asked, when the requests are made. */
+/* The rest of what is asked, when the requests are made: of the block's own queue to `pe`. */
 RUSHMEM_DEVICE void queue_ask(queue_posting &what, uint32_t n, uint32_t how, int pe, uint64_t to = 0,
                               uint64_t bytes = 0) {
+  what.queue = own_queue(pe);
   what.to = to;
   what.bytes = bytes;
   what.n = n;
@@ -95,8 +114,8 @@ RUSHMEM_DEVICE uint64_t queue_post(queue_posting &what, uint32_t n, uint32_t how
 
 /* ---- order ---- */
 
-/* A probe to the queue of `pe`, behind all that was posted there. */
-RUSHMEM_DEVICE void queue_probe(int pe) {
+/* A probe in a queue to `pe`, behind all that was posted there. */
+RUSHMEM_DEVICE void queue_probe(rushmem_queue *q, int pe) {
   const queue_piece piece = queue_piece_at(0, pe);
   queue_posting what;
   queue_request &r = what.requests[0];
@@ -104,7 +123,17 @@ RUSHMEM_DEVICE void queue_probe(int pe) {
   /* Into a place of its own behind those for answers, which nobody reads. */
   const rushmem_queues *all = state().queues;
   queue_name(r, 8, all->sink_lkey, all->sink_address + RUSHMEM_QUEUE_SINKS * RUSHMEM_QUEUE_SINK_BYTES);
-  queue_post(what, 1, queue_probes, pe);
+  queue_ask(what, 1, queue_probes, pe);
+  what.queue = q;
+  queue_run(&what);
+}
+
+/* Waits until the requests of a queue to `pe` below `end` are complete. */
+RUSHMEM_DEVICE void queue_await(rushmem_queue *q, int pe, uint64_t end) {
+  queue_posting what;
+  queue_ask(what, 0, queue_waits, pe, end);
+  what.queue = q;
+  queue_run(&what);
 }
 
 RUSHMEM_DEVICE bool queue_is_settled(rushmem_queue *q) {
@@ -115,21 +144,22 @@ RUSHMEM_DEVICE bool queue_is_settled(rushmem_queue *q) {
 RUSHMEM_DEVICE void queue_await_probe(rushmem_queue *q, int pe) {
   const uint64_t end = load_acquire_word(&q->probed);
   if (static_cast<int64_t>(load_acquire_word(&q->settled) - end) >= 0) return;
-  queue_posting what;
-  queue_post(what, 0, queue_waits, pe, end);
+  queue_await(q, pe, end);
   fence_acq_rel();
   queue_raise(&q->settled, end);
 }
 
-/* Before an operation on `pe` that goes by the proxy: what is in its queue from before a fence is settled. */
+/* Before an operation on `pe` that goes by the proxy: what is in its queue from before a fence is settled.
+ * (With several contexts the fence has waited for that.) */
 extern "C" RUSHMEM_COLD void rushmem_queue_before_proxy(int pe) {
   if (!has_queue(pe)) return;
   rushmem_queues *all = state().queues;
+  if (all->contexts > 1) return;
   rushmem_queue *q = all->queues + pe;
   const uint64_t fences = load_acquire_word(&all->fences);
   if (load_acquire_word(&q->fences) == fences) return;
   if (!queue_is_settled(q)) {
-    queue_probe(pe);
+    queue_probe(q, pe);
     queue_await_probe(q, pe);
   }
   store_release_word(&q->fences, fences);
@@ -141,40 +171,32 @@ RUSHMEM_COLD void queue_await_atomics() {
   rushmem_queues *all = state().queues;
   const uint64_t posted = load_acquire_word(&all->atomics);
   if (static_cast<int64_t>(posted - load_acquire_word(&all->atomics_over)) <= 0) return;
-  const int n = state().n_pes;
-  for (int pe = 0; pe < n; ++pe) {
-    rushmem_queue *q = all->queues + pe;
-    if (!q->slots) continue;
+  each_queue([](rushmem_queue *q, int pe) {
     const uint64_t end = load_relaxed_word(&q->last_atomic);
-    if (queue_is_complete(q, end)) continue;
-    queue_posting what;
-    queue_post(what, 0, queue_waits, pe, end);
-  }
+    if (!queue_is_complete(q, end)) queue_await(q, pe, end);
+  });
   fence_acq_rel();
   queue_raise(&all->atomics_over, posted);
 }
 
+/* The probes of all queues are on their way at once. */
+extern "C" RUSHMEM_COLD void rushmem_queue_quiet() {
+  if (!state().queues) return rushmem_far_quiet();
+  each_queue([](rushmem_queue *q, int pe) {
+    if (!queue_is_settled(q)) queue_probe(q, pe);
+  });
+  rushmem_far_quiet();
+  each_queue([](rushmem_queue *q, int pe) { queue_await_probe(q, pe); });
+}
+
 extern "C" RUSHMEM_COLD void rushmem_queue_fence() {
-  if (!state().queues) return rushmem_far_fence();
+  rushmem_queues *all = state().queues;
+  if (!all) return rushmem_far_fence();
+  if (all->contexts > 1) return rushmem_queue_quiet();
   rushmem_far_quiet();
   queue_await_atomics();
   fence_acq_rel();
-  fetch_add_word(&state().queues->fences, uint64_t(1));
-}
-
-/* The probes of all queues are on their way at once. */
-extern "C" RUSHMEM_COLD void rushmem_queue_quiet() {
-  rushmem_queues *all = state().queues;
-  const int n = all ? state().n_pes : 0;
-  for (int pe = 0; pe < n; ++pe) {
-    rushmem_queue *q = all->queues + pe;
-    if (q->slots && !queue_is_settled(q)) queue_probe(pe);
-  }
-  rushmem_far_quiet();
-  for (int pe = 0; pe < n; ++pe) {
-    rushmem_queue *q = all->queues + pe;
-    if (q->slots) queue_await_probe(q, pe);
-  }
+  fetch_add_word(&all->fences, uint64_t(1));
 }
 
 /* ---- bytes ---- */
@@ -253,7 +275,7 @@ extern "C" RUSHMEM_COLD void rushmem_queue_words(uint64_t dst, uint64_t word_, u
  * block of 1024 threads has 64 for each. */
 extern "C" RUSHMEM_COLD uint64_t rushmem_queue_p(uint64_t at, uint64_t dst, uint64_t word_, uint32_t width, int pe) {
   const uint64_t offset = dst - state().heap_base;
-  rushmem_queue *q = state().queues->queues + pe;
+  rushmem_queue *q = own_queue(pe);
   uint64_t index = at / 4;
   uint32_t stage = at % 4;
   if (stage == queue_word_takes) {
@@ -278,7 +300,7 @@ extern "C" RUSHMEM_COLD uint64_t rushmem_queue_p(uint64_t at, uint64_t dst, uint
 /* Between two steps of it: queue_pause, with what stall_tick returned last. Without help for far PEs, which
  * nobody needs where a card is waited for. */
 extern "C" RUSHMEM_COLD uint64_t rushmem_queue_p_pause(uint64_t since, uint64_t at, int pe) {
-  rushmem_queue *q = state().queues->queues + pe;
+  rushmem_queue *q = own_queue(pe);
   const uint32_t syndrome = queue_look(q);
   if (RUSHMEM_UNLIKELY(syndrome != 0)) queue_failed(q, syndrome, pe);
   pause(since == 0);

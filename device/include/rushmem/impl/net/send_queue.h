@@ -16,6 +16,7 @@
 
 #include <rushmem/impl/net/mlx5.h>
 #include <rushmem/impl/net/proxy.h>
+#include <rushmem/scope.h>
 
 static_assert(sizeof(rushmem_queue) == 512 && sizeof(rushmem_queues) == 384 && sizeof(rushmem_queue_segment) == 32,
               "rushmem/abi_queue.h");
@@ -23,11 +24,36 @@ static_assert(sizeof(rushmem_queue) == 512 && sizeof(rushmem_queues) == 384 && s
 namespace rushmem {
 namespace impl {
 
-/* Whether a queue leads to `pe`, a PE or none. */
+/* Whether a queue leads to `pe`, a PE or none: of each context, or of none. */
 RUSHMEM_DEVICE bool has_queue(int pe) {
   const rushmem_queues *all = state().queues;
   if (RUSHMEM_LIKELY(!all)) return false;
   return static_cast<uint32_t>(pe) < static_cast<uint32_t>(state().n_pes) && all->queues[pe].slots != nullptr;
+}
+
+/* The queue to `pe` to which this thread's block posts, in the launch's life always the same: of the context
+ * that is the block's number modulo their count. (The remainder by two products: Lemire, Kaser and Kurz,
+ * "Faster remainder by direct computation", 3. It is exact for the first 2^26 blocks at least, and a context
+ * for all.) */
+RUSHMEM_DEVICE rushmem_queue *own_queue(int pe) {
+  const rushmem_queues *all = state().queues;
+  const uint32_t share = block_in_grid() * all->context_step;
+  const uint32_t context = static_cast<uint32_t>(static_cast<uint64_t>(share) * all->contexts >> 32);
+  return all->queues + (context * static_cast<uint32_t>(state().n_pes) + static_cast<uint32_t>(pe));
+}
+
+/* Calls `f(queue, pe)` for the queues of all contexts. */
+template <typename F> RUSHMEM_DEVICE void each_queue(F f) {
+  const rushmem_queues *all = state().queues;
+  const int n = state().n_pes;
+  rushmem_queue *q = all->queues;
+  RUSHMEM_ROLLED
+  for (uint32_t context = 0; context < all->contexts; ++context) {
+    RUSHMEM_ROLLED
+    for (int pe = 0; pe < n; ++pe, ++q) {
+      if (q->slots) f(q, pe);
+    }
+  }
 }
 
 /* ---- what differs between the two kinds of device ---- */
@@ -191,9 +217,10 @@ RUSHMEM_DEVICE queue_piece queue_piece_at(uint64_t offset, int pe) {
  * kernel. */
 struct queue_posting {
   queue_request requests[2];
+  rushmem_queue *queue;
   uint64_t to, bytes; /* of queue_sinks: where so many bytes of the answer go; 0: into the result */
   uint32_t n, how;    /* no requests: waits for those below `to` */
-  int pe;
+  int pe;             /* the queue's */
   /* How far it is. */
   uint32_t stage, claim;
   uint64_t first, result;
@@ -277,7 +304,7 @@ enum : uint32_t { queue_claims, queue_takes, queue_places, queue_tells, queue_aw
 
 /* Brings it forward as far as it goes now. True: it is over. */
 RUSHMEM_COLD bool queue_step(queue_posting *what) {
-  rushmem_queue *q = state().queues->queues + what->pe;
+  rushmem_queue *q = what->queue;
   if (what->stage == queue_claims) {
     rushmem_queues *all = state().queues;
     what->claim = static_cast<uint32_t>(fetch_add_word(&all->sink_tail, uint64_t(1))) % RUSHMEM_QUEUE_SINKS;
@@ -316,14 +343,14 @@ RUSHMEM_DEVICE int queue_stall(uint32_t stage) {
 
 /* Between two steps. */
 RUSHMEM_COLD void queue_pause(stall_watch *watch, const queue_posting *what) {
-  rushmem_queue *q = state().queues->queues + what->pe;
+  rushmem_queue *q = what->queue;
   const uint64_t end = what->first + what->n;
   const uint32_t syndrome = queue_look(q);
   if (RUSHMEM_UNLIKELY(syndrome != 0)) queue_failed(q, syndrome, what->pe);
   watch->unsatisfied(&q->completed, queue_stall(what->stage), end, load_relaxed_word(&q->completed), what->pe);
 }
 
-/* Posts requests, side by side, to the queue of a PE, and does what `how` says. The result is the answer's
+/* Posts requests, side by side, to a queue, and does what `how` says. The result is the answer's
  * last word for queue_sinks. One loop, as in rushmem_far_post and for its reason: threads of a warp wait for
  * one another. What it keeps from step to step is in memory: registers would be the kernel's. */
 RUSHMEM_DEVICE uint64_t queue_run(queue_posting *what) {

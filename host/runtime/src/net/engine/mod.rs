@@ -33,7 +33,7 @@ use crate::net::memory::segments::Segments;
 use crate::net::ordering::Lane;
 use crate::net::proxy::posts::Posts;
 use crate::net::queue::probes::Probe;
-use crate::net::queue::Queues;
+use crate::net::queue::{Queues, UsedQueue};
 use crate::net::transport::{Event, Token, Transport};
 use crate::net::wire::message::Record;
 use crate::net::wire::RECORD;
@@ -323,9 +323,9 @@ impl Engine {
     /// the peers' memory: so fence and quiet of the host wait for it.
     fn open_queues(&mut self) {
         let Some(queues) = &self.queues else { return };
-        for (pe, requests) in queues.used() {
-            let (lane, until) = (Lane::to(pe), Until::Complete(requests));
-            if !self.in_queues.iter().any(|open| open.lane == lane && open.until == until) {
+        for used in queues.used() {
+            let (lane, until) = (Lane::to(used.pe), Until::Complete(used));
+            if !self.in_queues.iter().any(|open| open.until == until) {
                 let op = self.operations.core.ordering.lane(lane).begin();
                 self.in_queues.push(InQueue { lane, op, until });
             }
@@ -340,8 +340,8 @@ impl Engine {
         if !self.in_queues.is_empty() {
             let core = &mut self.operations.core;
             for open in &mut self.in_queues {
-                if let Until::Complete(requests) = open.until {
-                    if queues.reached(open.lane.pe, requests) {
+                if let Until::Complete(used) = open.until {
+                    if queues.reached(used) {
                         open.until = Until::Probed(queues.ask_for_probe(open.lane.pe));
                     }
                 }
@@ -393,7 +393,7 @@ impl Engine {
     }
 }
 
-/// What kernels had in the queue to a PE at a fence or quiet of the host.
+/// What kernels had in a queue to a PE at a fence or quiet of the host.
 struct InQueue {
     lane: Lane,
     op: u64,
@@ -403,8 +403,8 @@ struct InQueue {
 /// How far that is.
 #[derive(PartialEq, Eq)]
 enum Until {
-    /// The card has completed so many requests.
-    Complete(u16),
+    /// The card has completed what was in that queue.
+    Complete(UsedQueue),
     /// A read behind them has come back.
     Probed(Probe),
 }

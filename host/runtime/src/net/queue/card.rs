@@ -89,12 +89,17 @@ pub(in crate::net) trait NetworkCard: Send {
     /// What other PEs need in order to connect.
     fn address(&self) -> Vec<u8>;
 
-    /// Takes the memory of each queue that there is to be, and gives it a number. Of `n` PEs, queue `pe`
-    /// leads to that PE for kernels, and queue `n + pe` for the host.
+    /// Takes the memory of each queue that there is to be, and gives it a number. Of `n` PEs, queue
+    /// `context * n + pe` leads to that PE, for kernels, and behind all contexts one more for the host.
     ///
     /// # Safety
     /// The memory, all of it in `area`, outlives the card.
-    unsafe fn open(&mut self, area: QueueArea, queues: Vec<Option<QueueMemory>>) -> Result<Vec<OpenQueue>>;
+    unsafe fn open(
+        &mut self,
+        area: QueueArea,
+        n: usize,
+        queues: Vec<Option<QueueMemory>>,
+    ) -> Result<Vec<OpenQueue>>;
 
     /// Connects the queues to each PE, where that has an address; all these PEs' cards are open. By PE: why
     /// that failed.

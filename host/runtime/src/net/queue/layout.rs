@@ -17,10 +17,11 @@ pub(super) const SINKS: usize = (RUSHMEM_QUEUE_SINKS + 1) * RUSHMEM_QUEUE_SINK_B
 /// Slots of a queue of the host's own ([`super::probes`]): it has one request under way at a time.
 pub(super) const PROBE_SLOTS: usize = 64;
 
-/// Places in it, in bytes. The queues of kernels, by PE, and then those of the host: queue `n + pe` of `n`
-/// PEs.
+/// Places in it, in bytes. The queues of kernels, by PE, context after context, and then those of the host:
+/// of `n` PEs queue `context * n + pe`, and `contexts * n + pe`.
 pub(super) struct Layout {
     pub(super) n: usize,
+    pub(super) contexts: usize,
     pub(super) slots: usize,
     pub(super) needs: QueueNeeds,
     /// Of the host's own queues.
@@ -30,9 +31,29 @@ pub(super) struct Layout {
 }
 
 impl Layout {
+    /// How many queues kernels have.
+    pub(super) fn of_kernels(&self) -> usize {
+        self.contexts * self.n
+    }
+
+    /// The host's own to a PE.
+    pub(super) fn of_host(&self, pe: usize) -> usize {
+        self.of_kernels() + pe
+    }
+
+    /// All of them.
+    pub(super) fn queues(&self) -> usize {
+        self.of_host(self.n)
+    }
+
+    /// The PE to which a queue leads.
+    pub(super) fn pe_of(&self, queue: usize) -> usize {
+        queue % self.n
+    }
+
     /// Slots of a queue.
     pub(super) fn count_of(&self, queue: usize) -> usize {
-        if queue < self.n {
+        if queue < self.of_kernels() {
             self.slots
         } else {
             PROBE_SLOTS
@@ -40,7 +61,7 @@ impl Layout {
     }
 
     fn needs_of(&self, queue: usize) -> QueueNeeds {
-        if queue < self.n {
+        if queue < self.of_kernels() {
             self.needs
         } else {
             self.probe_needs
@@ -56,8 +77,8 @@ impl Layout {
     }
 
     pub(super) fn queue(&self, queue: usize) -> usize {
-        let (kernels, host) = (queue.min(self.n), queue.saturating_sub(self.n));
-        self.lead + kernels * self.sizes(0)[2] + host * self.sizes(self.n)[2]
+        let kernels = queue.min(self.of_kernels());
+        self.lead + kernels * self.sizes(0)[2] + (queue - kernels) * self.sizes(self.of_host(0))[2]
     }
 
     pub(super) fn completion(&self, queue: usize) -> usize {
@@ -69,7 +90,7 @@ impl Layout {
     }
 
     pub(super) fn sinks(&self) -> usize {
-        self.queue(2 * self.n)
+        self.queue(self.queues())
     }
 
     pub(super) fn bytes(&self) -> usize {
@@ -81,20 +102,21 @@ impl Layout {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct DeviceLayout {
     pub(super) n: usize,
+    pub(super) contexts: usize,
     pub(super) slots: usize,
 }
 
 impl DeviceLayout {
-    pub(super) fn queue(&self, pe: usize) -> usize {
-        pe * size_of::<RawQueue>()
+    pub(super) fn queue(&self, queue: usize) -> usize {
+        queue * size_of::<RawQueue>()
     }
 
-    pub(super) fn stamps(&self, pe: usize) -> usize {
-        self.queue(self.n) + pe * self.slots * size_of::<u32>()
+    pub(super) fn stamps(&self, queue: usize) -> usize {
+        self.queue(self.contexts * self.n) + queue * self.slots * size_of::<u32>()
     }
 
     pub(super) fn sinks_busy(&self) -> usize {
-        self.stamps(self.n).next_multiple_of(LINE)
+        self.stamps(self.contexts * self.n).next_multiple_of(LINE)
     }
 
     pub(super) fn head(&self) -> usize {

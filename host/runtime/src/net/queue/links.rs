@@ -6,7 +6,8 @@ use crate::error::{err, Error, Result};
 use rushmem_abi::device::RawQueue;
 
 impl Queues {
-    /// Connects each queue to the card of its PE, where that has sent an address. By PE: why that failed.
+    /// Connects all queues to the cards of their PEs, where these have sent an address. By PE: why that
+    /// failed.
     pub(in crate::net) fn connect(&mut self, addresses: &[Option<Vec<u8>>]) -> Result<Vec<Option<Error>>> {
         self.card.connect(addresses)
     }
@@ -15,8 +16,10 @@ impl Queues {
     pub(in crate::net) fn leave_out(&mut self, why: &[Option<String>]) -> Result<()> {
         for (pe, why) in why.iter().enumerate() {
             let Some(why) = why.as_ref().filter(|_| self.has[pe]) else { continue };
-            // Kernels do not read the queue's header yet.
-            self.device.write(&[(self.places().queue(pe), &RawQueue::NONE.words())])?;
+            // Kernels do not read the queues' headers yet.
+            for queue in (pe..self.layout.of_kernels()).step_by(self.layout.n) {
+                self.device.write(&[(self.places().queue(queue), &RawQueue::NONE.words())])?;
+            }
             self.has[pe] = false;
             self.left_out[pe] = Some(why.clone());
         }
@@ -130,9 +133,9 @@ mod tests {
     #[test]
     fn pes_that_are_left_out_have_no_queue() {
         let card = SoftwareCard::new(1, None, None, 0, None).unwrap();
-        let mut queues = Queues::new(1, 4, 64, None, Box::new(card), Default::default()).unwrap();
-        let header = |queues: &Queues, pe: usize| {
-            let at = queues.places().queue(pe);
+        let mut queues = Queues::new(1, 4, (3, 64), None, Box::new(card), Default::default()).unwrap();
+        let header = |queues: &Queues, queue: usize| {
+            let at = queues.places().queue(queue);
             // SAFETY: the queue's header, which nobody writes now.
             unsafe { queues.device.host().unwrap().add(at).cast::<RawQueue>().read().slots }
         };
@@ -142,7 +145,10 @@ mod tests {
         let has: Vec<bool> = (0..4).map(|pe| queues.leads_to(pe)).collect();
         // The queue to itself is not spoken of.
         assert_eq!(has, [false, false, true, false]);
-        assert_eq!([0, 1, 2, 3].map(|pe| header(&queues, pe) != 0), [false, false, true, false]);
+        for context in 0..3 {
+            let has = [0, 1, 2, 3].map(|pe| header(&queues, 4 * context + pe) != 0);
+            assert_eq!(has, [false, false, true, false]);
+        }
         assert!(queues.lead_anywhere() && queues.why_left_out(1) == Some("it is itself"));
         let line = queues.summary(|pe| format!("PE {pe} (host a)"));
         assert!(

@@ -43,6 +43,15 @@ use crate::net::memory::reachable::HostMemory;
 use crate::net::transport::Memory;
 use crate::verbs::syndrome_name;
 
+/// What kernels have in one of their queues.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::net) struct UsedQueue {
+    pub(in crate::net) pe: usize,
+    queue: usize,
+    /// The lowest 16 bits of how many requests it had.
+    rung: u16,
+}
+
 /// The queues of a PE.
 pub(in crate::net) struct Queues {
     me: usize,
@@ -52,7 +61,7 @@ pub(in crate::net) struct Queues {
     shared: HostMemory,
     device: DeviceMemory,
     layout: Layout,
-    /// The kernels', by PE, then the host's own.
+    /// By [`Layout`]'s numbers.
     open: Vec<OpenQueue>,
     probes: Vec<Probes>,
     /// By PE: its key of the memory at offset 0, once that is known.
@@ -74,18 +83,18 @@ pub(in crate::net) struct Queues {
 unsafe impl Send for Queues {}
 
 impl Queues {
-    /// The queues of PE `me` to all `n`, itself among them, of `slots` requests each, on `card`, for kernels
-    /// on the CPU or on `gpu`.
+    /// The queues of PE `me` to all `n`, itself among them, in so many contexts and of so many slots, on
+    /// `card`, for kernels on the CPU or on `gpu`.
     pub(in crate::net) fn new(
         me: usize,
         n: usize,
-        slots: usize,
+        (contexts, slots): (usize, usize),
         gpu: Option<&Arc<Cuda>>,
         card: Box<dyn NetworkCard>,
         ringer: Ringer,
     ) -> Result<Queues> {
         let (needs, probe_needs) = (card.needs(slots), card.needs(PROBE_SLOTS));
-        let mut layout = Layout { n, slots, needs, probe_needs, lead: needs.page - LINE };
+        let mut layout = Layout { n, contexts, slots, needs, probe_needs, lead: needs.page - LINE };
         let shared = HostMemory::new(gpu, layout.bytes().div_ceil(LINE))?;
         // Dropped before `shared` where something fails.
         let mut card = card;
@@ -100,35 +109,35 @@ impl Queues {
             bell: at(layout.record(queue) + LINE).cast(),
             completion: at(layout.completion(queue)).cast(),
         };
-        for memory in (0..2 * n).map(memory) {
+        for memory in (0..layout.queues()).map(memory) {
             // SAFETY: the entry's last word; nobody else knows the memory yet.
             unsafe { memory.completion.add(7).write(u64::from(formats::NONE_YET) << 60) };
         }
         let area = QueueArea { start: at(layout.lead), bytes: layout.sinks() - layout.lead };
         // SAFETY: `shared` is dropped after the card.
-        let open = unsafe { card.open(area, (0..2 * n).map(|queue| Some(memory(queue))).collect()) }?;
-        let bells = Doorbells::new(ringer, gpu, &open[..n])?;
+        let open = unsafe { card.open(area, n, (0..layout.queues()).map(|q| Some(memory(q))).collect()) }?;
+        let bells = Doorbells::new(ringer, gpu, &open[..layout.of_kernels()])?;
         let sinks = Memory { address: at(layout.sinks()) as usize, bytes: SINKS, gpu: false, single: true };
         // SAFETY: `shared` is dropped after the card, and stays until then.
         let sink_keys = unsafe { card.register(sinks, sinks.address as u64, AccessRights::ANSWERS) }?;
 
         let base = shared.device_address();
         let there = |offset: usize| base + offset as u64;
-        let places = DeviceLayout { n, slots };
+        let places = DeviceLayout { n, contexts, slots };
         let device = DeviceMemory::new(gpu, places.bytes().div_ceil(LINE))?;
         let at = |offset: usize| device.base() as u64 + offset as u64;
-        for (pe, open) in open[..n].iter().enumerate() {
-            let queue = RawQueue {
-                slots: there(layout.queue(pe)),
-                record: there(layout.record(pe)),
-                bell: bells.of_kernels[pe].unwrap_or(there(layout.record(pe) + LINE)),
-                completion: there(layout.completion(pe)),
-                stamps: at(places.stamps(pe)),
+        for (queue, open) in open[..layout.of_kernels()].iter().enumerate() {
+            let raw = RawQueue {
+                slots: there(layout.queue(queue)),
+                record: there(layout.record(queue)),
+                bell: bells.of_kernels[queue].unwrap_or(there(layout.record(queue) + LINE)),
+                completion: there(layout.completion(queue)),
+                stamps: at(places.stamps(queue)),
                 mask: slots as u32 - 1,
                 number: open.number,
                 ..RawQueue::NONE
             };
-            device.write(&[(places.queue(pe), &queue.words())])?;
+            device.write(&[(places.queue(queue), &raw.words())])?;
         }
         let head = RawQueues {
             queues: at(places.queue(0)),
@@ -138,6 +147,9 @@ impl Queues {
             sink_busy: at(places.sinks_busy()),
             sink_address: sinks.address as u64,
             sink_lkey: sink_keys.local.to_be(),
+            contexts: contexts as u32,
+            // Of one context 2^32, which is 0 here.
+            context_step: (1u64 << 32).div_ceil(contexts as u64) as u32,
             ..RawQueues::NONE
         };
         device.write(&[(places.head(), &head.words())])?;
@@ -174,7 +186,11 @@ impl Queues {
 
     /// The card, for people.
     pub(in crate::net) fn about(&self) -> String {
-        self.card.about() + &self.bells.about()
+        let contexts = match self.layout.contexts {
+            1 => String::new(),
+            contexts => format!(", in {contexts} queues to each PE (RUSHMEM_QUEUE_CONTEXTS)"),
+        };
+        self.card.about() + &contexts + &self.bells.about()
     }
 
     /// What other PEs' cards need in order to connect.
@@ -183,7 +199,8 @@ impl Queues {
     }
 
     fn places(&self) -> DeviceLayout {
-        DeviceLayout { n: self.layout.n, slots: self.layout.slots }
+        let Layout { n, contexts, slots, .. } = self.layout;
+        DeviceLayout { n, contexts, slots }
     }
 
     /// What the device state's `queues` is to be.
@@ -213,46 +230,57 @@ impl Queues {
     }
 
     /// The lowest 16 bits of how many requests the card knows of.
-    fn rung(&self, pe: usize) -> u16 {
+    fn rung(&self, queue: usize) -> u16 {
         const { assert!(RECORD_SEND == 1) };
-        let record = self.record(pe).load(Ordering::Acquire);
+        let record = self.record(queue).load(Ordering::Acquire);
         u32::from_be((record >> 32) as u32) as u16
     }
 
     /// Those that are complete, likewise; `None` once one has failed.
-    fn complete(&self, pe: usize) -> Option<u16> {
-        match self.completion(pe) {
+    fn complete(&self, queue: usize) -> Option<u16> {
+        match self.completion(queue) {
             Completion::NoneYet => Some(0),
             Completion::Done(last) => Some(last.wrapping_add(1)),
             Completion::Failed(..) => None,
         }
     }
 
-    /// Kernels' queues in which there was ever a request: the PE, and how many requests, as
-    /// [`Self::reached`] takes it.
-    pub(in crate::net) fn used(&self) -> Vec<(usize, u16)> {
-        let pes = (0..self.layout.n).filter(|pe| self.has[*pe]).map(|pe| (pe, self.rung(pe)));
-        pes.filter(|(pe, rung)| *rung != 0 || self.completion(*pe) != Completion::NoneYet).collect()
+    /// Numbers of kernels' queues, of all contexts.
+    fn of_kernels(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..self.layout.of_kernels()).filter(|queue| self.has[self.layout.pe_of(*queue)])
+    }
+
+    /// Kernels' queues in which there was ever a request.
+    pub(in crate::net) fn used(&self) -> Vec<UsedQueue> {
+        let used = self.of_kernels().filter_map(|queue| {
+            let rung = self.rung(queue);
+            let is_used = rung != 0 || self.completion(queue) != Completion::NoneYet;
+            is_used.then(|| UsedQueue { pe: self.layout.pe_of(queue), queue, rung })
+        });
+        used.collect()
     }
 
     /// Whether none has requests under way.
     fn idle(&self) -> bool {
-        self.used().iter().all(|(pe, rung)| self.complete(*pe) == Some(*rung))
+        self.used().iter().all(|used| self.complete(used.queue) == Some(used.rung))
     }
 
-    /// Whether so many are complete. A kernel that posts meanwhile may carry the count of 16 bits past half a
-    /// lap between two looks: then a later look says so.
-    pub(in crate::net) fn reached(&self, pe: usize, requests: u16) -> bool {
-        self.complete(pe).is_some_and(|complete| complete.wrapping_sub(requests) as i16 >= 0)
+    /// Whether what was rung for is complete. A kernel that posts meanwhile may carry the count of 16 bits
+    /// past half a lap between two looks: then a later look says so.
+    pub(in crate::net) fn reached(&self, used: UsedQueue) -> bool {
+        self.complete(used.queue).is_some_and(|complete| complete.wrapping_sub(used.rung) as i16 >= 0)
     }
 
     /// The first failure of a queue, once: the PE, and an error about it.
     pub(in crate::net) fn failure(&mut self) -> Option<(usize, Error)> {
-        for pe in 0..self.layout.n {
-            if !self.has[pe] || self.failed[pe] {
-                continue;
-            }
-            if let Completion::Failed(index, syndrome) = self.completion(pe) {
+        for pe in (0..self.layout.n).filter(|pe| self.has[*pe] && !self.failed[*pe]) {
+            let failed = (pe..self.layout.of_kernels()).step_by(self.layout.n).find_map(|queue| {
+                match self.completion(queue) {
+                    Completion::Failed(index, syndrome) => Some((index, syndrome)),
+                    _ => None,
+                }
+            });
+            if let Some((index, syndrome)) = failed {
                 self.failed[pe] = true;
                 let name = syndrome_name(syndrome);
                 return Some((
@@ -279,9 +307,9 @@ impl Queues {
         // Before a newer doorbell goes to the register itself.
         self.ring_for_kernels();
         let places = self.places();
-        for pe in (0..self.layout.n).filter(|pe| self.has[*pe]) {
+        for number in self.of_kernels() {
             // SAFETY: the queue's header; no kernel runs, so that it is nobody's else.
-            let queue = unsafe { &mut *device.add(places.queue(pe)).cast::<RawQueue>() };
+            let queue = unsafe { &mut *device.add(places.queue(number)).cast::<RawQueue>() };
             queue.ringing = 0;
             if queue.rung == queue.tail {
                 continue;
@@ -298,16 +326,16 @@ impl Queues {
                         (queue.slots as *mut [u64; 8])
                             .add(slot)
                             .cast::<[u64; 2]>()
-                            .write(formats::nop(index as u16, self.open[pe].number));
+                            .write(formats::nop(index as u16, self.open[number].number));
                         stamp.write((index + 1) as u32);
                     }
                 }
             }
             fence(Ordering::Release);
             let record = u64::from((queue.tail as u32 & 0xffff).to_be()) << 32;
-            self.record(pe).store(record, Ordering::Release);
-            let bell = formats::bell((queue.tail - 1) as u16, self.open[pe].number);
-            self.bell(pe).store(bell, Ordering::Release);
+            self.record(number).store(record, Ordering::Release);
+            let bell = formats::bell((queue.tail - 1) as u16, self.open[number].number);
+            self.bell(number).store(bell, Ordering::Release);
             queue.rung = queue.tail;
         }
         let idle = self.idle();

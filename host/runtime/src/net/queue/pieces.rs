@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn pieces_of_memory_have_entries_as_long_as_they_are_known() {
         let card = SoftwareCard::new(0, None, None, 0, None).unwrap();
-        let mut queues = Queues::new(0, 3, 64, None, Box::new(card), Default::default()).unwrap();
+        let mut queues = Queues::new(0, 3, (1, 64), None, Box::new(card), Default::default()).unwrap();
         let mut memory = vec![0u8; 4096];
         let address = memory.as_mut_ptr() as usize;
         let add = |queues: &mut Queues, id: u32| {

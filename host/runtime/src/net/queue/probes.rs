@@ -48,7 +48,7 @@ impl Queues {
             let Probes { begun, done, posted, wanted } = self.probes[pe];
             if begun != done {
                 let last = posted.wrapping_sub(1) as u16;
-                if self.completion(self.layout.n + pe) == Completion::Done(last) {
+                if self.completion(self.layout.of_host(pe)) == Completion::Done(last) {
                     fence(Ordering::Acquire);
                     self.probes[pe].done = begun;
                 }
@@ -61,7 +61,7 @@ impl Queues {
     /// A READ of the first word of the peer's symmetric memory. Where the card knows of none, no kernel has
     /// written there either.
     fn begin_probe(&mut self, pe: usize) {
-        let queue = self.layout.n + pe;
+        let queue = self.layout.of_host(pe);
         let key = self.base_keys.get(pe).copied().filter(|_| self.has[pe]);
         let probes = &mut self.probes[pe];
         probes.wanted = false;
@@ -89,7 +89,7 @@ impl Queues {
 
     /// The probe that failed, and its syndrome.
     pub(super) fn failed_probe(&self, pe: usize) -> Option<(u16, u8)> {
-        match self.completion(self.layout.n + pe) {
+        match self.completion(self.layout.of_host(pe)) {
             Completion::Failed(index, syndrome) => Some((index, syndrome)),
             _ => None,
         }

@@ -57,9 +57,14 @@ mod tests {
         fn address(&self) -> Vec<u8> {
             self.0.address()
         }
-        unsafe fn open(&mut self, area: QueueArea, all: Vec<Option<QueueMemory>>) -> Result<Vec<OpenQueue>> {
+        unsafe fn open(
+            &mut self,
+            area: QueueArea,
+            n: usize,
+            all: Vec<Option<QueueMemory>>,
+        ) -> Result<Vec<OpenQueue>> {
             // SAFETY: as the caller says.
-            unsafe { self.0.open(area, all) }
+            unsafe { self.0.open(area, n, all) }
         }
         fn connect(&mut self, addresses: &[Option<Vec<u8>>]) -> Result<Vec<Option<Error>>> {
             self.0.connect(addresses)
@@ -80,7 +85,8 @@ mod tests {
     #[test]
     fn cards_update_words_where_all_queues_are_there_and_the_card_can() {
         let card = || SoftwareCard::new(1, None, None, 0, None).unwrap();
-        let new = |card: Box<dyn NetworkCard>| Queues::new(1, 3, 64, None, card, Default::default()).unwrap();
+        let new =
+            |card: Box<dyn NetworkCard>| Queues::new(1, 3, (1, 64), None, card, Default::default()).unwrap();
         let header = |queues: &Queues| {
             // SAFETY: the header, which nobody writes now.
             unsafe { (queues.device_address() as *const RawQueues).read() }.card_words

@@ -132,7 +132,12 @@ impl NetworkCard for SoftwareCard {
         [self.name, self.secret].concat()
     }
 
-    unsafe fn open(&mut self, _area: QueueArea, queues: Vec<Option<QueueMemory>>) -> Result<Vec<OpenQueue>> {
+    unsafe fn open(
+        &mut self,
+        _area: QueueArea,
+        n: usize,
+        queues: Vec<Option<QueueMemory>>,
+    ) -> Result<Vec<OpenQueue>> {
         let mut inside = lock(&self.inside);
         let mut open = Vec::with_capacity(queues.len());
         for (queue, memory) in queues.into_iter().enumerate() {
@@ -140,7 +145,7 @@ impl NetworkCard for SoftwareCard {
             let number = (inside.rest.chance.number() as u32 & 0xff_ffff).max(1);
             let left = self.lose.map(|about| about.max(1) + inside.rest.chance.number() % about.max(1));
             // No cable leads to itself that could be lost.
-            let left = left.filter(|_| queue != self.me);
+            let left = left.filter(|_| queue % n != self.me);
             inside.pairs.push(memory.map(|memory| Pair::new(memory, number, queue, left)));
             open.push(OpenQueue { number, bell: None });
         }
@@ -148,7 +153,6 @@ impl NetworkCard for SoftwareCard {
     }
 
     fn connect(&mut self, addresses: &[Option<Vec<u8>>]) -> Result<Vec<Option<Error>>> {
-        // The kernels' queues, then the host's.
         let n = addresses.len();
         let queues = lock(&self.inside).pairs.len();
         for queue in (0..queues).filter(|queue| queue % n > self.me) {

@@ -297,7 +297,7 @@ pub(super) fn status_text(status: u8) -> &'static str {
         0x04 => "the device is in no state for it; dmesg may say why",
         0x05 => "it names an object that is none, or not of this process; report it with this line",
         0x06 => "an object is in use",
-        0x08 => "a limit of the device is exceeded; fewer PEs or RUSHMEM_QUEUE_SLOTS may be within it",
+        0x08 => "a limit of the device is exceeded; fewer PEs, RUSHMEM_QUEUE_CONTEXTS or RUSHMEM_QUEUE_SLOTS may be within it",
         0x09 => "an object is in another state",
         0x0a => "an index is out of range; report it with this line",
         0x0f => "the device has no more of it; fewer PEs for each device, or others are using it up",

@@ -131,13 +131,17 @@ impl NetworkCard for Mlx5Card {
         address
     }
 
-    unsafe fn open(&mut self, area: QueueArea, queues: Vec<Option<QueueMemory>>) -> Result<Vec<OpenQueue>> {
+    unsafe fn open(
+        &mut self,
+        area: QueueArea,
+        n: usize,
+        queues: Vec<Option<QueueMemory>>,
+    ) -> Result<Vec<OpenQueue>> {
         // SAFETY: the caller's memory outlives the card, and so this.
         let umem = unsafe { Umem::new(&self.device, area.start, area.bytes) }?;
         // Kept from here on, so that it goes after the pairs where one of them is refused.
         let umem = &*self.umem.insert(umem);
         let mut open = Vec::with_capacity(queues.len());
-        let n = queues.len() / 2;
         for (queue, memory) in queues.into_iter().enumerate() {
             self.psns.push(u32::from_le_bytes(random()?) & 0xff_ffff);
             let pair = memory.map(|QueueMemory { slots, count, record, completion, .. }| {
@@ -161,7 +165,7 @@ impl NetworkCard for Mlx5Card {
 
     fn connect(&mut self, addresses: &[Option<Vec<u8>>]) -> Result<Vec<Option<Error>>> {
         let n = addresses.len();
-        // Both ends have the kernels' queues first, then the host's.
+        // Both ends have as many queues, in one order.
         let to = |queue: usize, address: &[u8], pair: &CardPair| {
             let pe = queue % n;
             let (peer, number, psn) = read(address, pe, queue - pe + self.me)?;
@@ -171,7 +175,7 @@ impl NetworkCard for Mlx5Card {
         };
         let one = |pe: usize| {
             let address = addresses[pe].as_deref()?;
-            let queues = [pe, n + pe].into_iter().filter(|queue| *queue < self.pairs.len());
+            let queues = (pe..self.pairs.len()).step_by(n);
             queues.filter_map(|queue| to(queue, address, self.pairs[queue].as_ref()?).err()).next()
         };
         Ok((0..n).map(one).collect())

@@ -35,7 +35,7 @@ impl Umem {
         if handle.is_null() {
             let what = format!("registering {bytes} bytes of queues");
             return Err(device
-                .failed(&what, "ulimit -l must let memory be pinned; RUSHMEM_QUEUE_SLOTS makes it less"));
+                .failed(&what, "ulimit -l must let memory be pinned; RUSHMEM_QUEUE_SLOTS and RUSHMEM_QUEUE_CONTEXTS make it less"));
         }
         Ok(Umem { device: Arc::clone(device), handle, start: start as usize })
     }
@@ -91,7 +91,10 @@ impl CardPair {
         let mut pair = CardPair { device, peer, uar, cq: null, qp: null, number: 0 };
         if uar.is_null() {
             let what = format!("allocating a doorbell register for the queue to PE {peer}");
-            return Err(pair.device.failed(&what, "fewer PEs for each device, or Linux 5.7 or newer"));
+            return Err(pair.device.failed(
+                &what,
+                "fewer PEs for each device, a smaller RUSHMEM_QUEUE_CONTEXTS, or Linux 5.7 or newer",
+            ));
         }
         let parts = QueueParts {
             umem: umem.number(),

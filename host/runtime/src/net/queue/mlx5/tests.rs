@@ -109,16 +109,16 @@ fn a_card_without_atomics_updates_no_words() {
     }
 }
 
-/// Two PEs of one process.
+/// Two PEs of one process, with one queue to each of so many slots.
 fn connected(stand_in: &StandIn, name: &str, slots: usize) -> [Queues; 2] {
-    connected_by(stand_in, name, slots, PacketClass::default())
+    connected_by(stand_in, name, (1, slots), PacketClass::default())
 }
 
-fn connected_by(stand_in: &StandIn, name: &str, slots: usize, class: PacketClass) -> [Queues; 2] {
+fn connected_by(stand_in: &StandIn, name: &str, each: (usize, usize), class: PacketClass) -> [Queues; 2] {
     let mut both = [0, 1].map(|me| {
         let card = Mlx5Card::new(me, Some(&stand_in.folder), Some(name), &as_listed, None, class).unwrap();
         let card = Box::new(card);
-        Queues::new(me, 2, slots, None, card, Default::default()).unwrap()
+        Queues::new(me, 2, each, None, card, Default::default()).unwrap()
     });
     let addresses: Vec<Option<Vec<u8>>> = both.iter().map(|queues| Some(queues.card_address())).collect();
     both.iter_mut().for_each(|queues| all_connected(queues.connect(&addresses).unwrap()).unwrap());
@@ -128,11 +128,18 @@ fn connected_by(stand_in: &StandIn, name: &str, slots: usize, class: PacketClass
 #[test]
 fn queues_are_made_connected_and_freed_in_order() {
     let Some(stand_in) = stand_in("queues_are_made_connected_and_freed_in_order") else { return };
-    // Ethernet by both versions, InfiniBand; the fewest and the most slots.
-    for (name, slots) in [("mlx5_1", 64), ("mlx5_1", 16384), ("mlx5_2", 1024), ("mlx5_5", 64)] {
-        let mut both = connected(&stand_in, name, slots);
+    // Ethernet by both versions, InfiniBand; the fewest and the most slots; several contexts.
+    for (name, contexts, slots) in [
+        ("mlx5_1", 1, 64),
+        ("mlx5_1", 1, 16384),
+        ("mlx5_2", 1, 1024),
+        ("mlx5_5", 1, 64),
+        ("mlx5_1", 3, 256),
+        ("mlx5_2", 64, 64),
+    ] {
+        let mut both = connected_by(&stand_in, name, (contexts, slots), PacketClass::default());
         // For kernels and for the host, to each other and to itself: a completion queue and a pair each.
-        assert_eq!(stand_in.objects(), 16);
+        assert_eq!(stand_in.objects(), 2 * 2 * 2 * (contexts + 1));
         let pages = vec![0u8; 3 * 4096];
         let address = (pages.as_ptr() as usize).next_multiple_of(4096);
         let memory = Memory { address, bytes: 4096, gpu: false, single: true };
@@ -152,7 +159,7 @@ fn doorbells_are_the_cards_or_the_proxy_threads() {
     let Some(stand_in) = stand_in("doorbells_are_the_cards_or_the_proxy_threads") else { return };
     for (ringer, forwarded) in [(Ringer::Auto, false), (Ringer::Kernels, false), (Ringer::Proxy, true)] {
         let card = Box::new(stand_in.card(0, Some("mlx5_1")).unwrap());
-        let queues = Queues::new(0, 2, 64, None, card, ringer).unwrap();
+        let queues = Queues::new(0, 2, (1, 64), None, card, ringer).unwrap();
         assert_eq!(queues.about().contains("the proxy thread rings for them"), forwarded, "{ringer:?}");
         // SAFETY: the header of the kernels' queue to PE 1, which nobody writes now.
         let raw = unsafe { (queues.kernels_header() as *const RawQueue).add(1).read() };
@@ -210,7 +217,7 @@ fn what_a_firmware_refuses_is_told_with_what_to_do() {
     let Some(stand_in) = stand_in("what_a_firmware_refuses_is_told_with_what_to_do") else { return };
     // Two pairs are all that it has.
     let card = Box::new(stand_in.card(0, Some("mlx5_3")).unwrap());
-    let error = Queues::new(0, 3, 64, None, card, Default::default()).err().unwrap().message;
+    let error = Queues::new(0, 3, (1, 64), None, card, Default::default()).err().unwrap().message;
     assert!(
         error.contains(
             "mlx5_3, port 1: CREATE_QP for the queue to PE 2 was refused: status 0x0f, syndrome 0x00000225: \

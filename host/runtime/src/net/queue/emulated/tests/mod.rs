@@ -129,7 +129,7 @@ impl End {
         let area = QueueArea { start: at.cast(), bytes: size_of::<Shared>() };
         // SAFETY: the memory outlives the card.
         unsafe {
-            end.number = end.card.open(area, queues).unwrap()[peer].number;
+            end.number = end.card.open(area, 2, queues).unwrap()[peer].number;
             end.keys = end.card.register(memory, NAMED, AccessRights::symmetric(true)).unwrap();
             end.plain = end.card.register(memory, NAMED, AccessRights::symmetric(false)).unwrap();
             end.answers = end.card.register(memory, NAMED, AccessRights::ANSWERS).unwrap();

@@ -93,7 +93,7 @@ fn packets_have_the_classes_that_are_asked_for() {
         ("mlx5_5", PacketClass { traffic, level }, [106, 0, 5, 0]),
         ("mlx5_2", PacketClass { traffic, level: 15 }, [0, 0, 0, 15]),
     ] {
-        drop(connected_by(&stand_in, name, 64, class));
+        drop(connected_by(&stand_in, name, (1, 64), class));
         assert_eq!(stand_in.classes(), expected, "{name}");
         assert_eq!((stand_in.objects(), stand_in.told()), (0, String::new()), "{name}");
     }
