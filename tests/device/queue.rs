@@ -131,7 +131,7 @@ fn more_threads_than_places_for_answers() {
 }
 
 /// Of check.h.
-fn mix(a: u64, b: u64) -> u64 {
+pub(crate) fn mix(a: u64, b: u64) -> u64 {
     let one = |x: u64| {
         let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);

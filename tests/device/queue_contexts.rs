@@ -5,7 +5,7 @@
 use crate::api_common::card::stand_in;
 use crate::api_common::place::{self, on_gpus};
 use crate::api_common::seed;
-use crate::queue::{fails_in, over_queues, with_network};
+use crate::queue::{fails_in, mix, over_queues, with_network};
 use crate::*;
 use rushmem::testing::{Job, Pes};
 use rushmem::{ErrorCode, Pe};
@@ -36,8 +36,8 @@ fn everywhere(test: &str, n: u32, contexts: u32, f: impl Fn(&World, &mut Rng) + 
 }
 
 #[test]
-fn blocks_post_to_queues_of_their_own_and_a_quiet_covers_all() {
-    let test = "blocks_post_to_queues_of_their_own_and_a_quiet_covers_all";
+fn blocks_post_to_queues_of_their_own() {
+    let test = "blocks_post_to_queues_of_their_own";
     for contexts in 2..=4 {
         everywhere(test, 2, contexts, |world, rng| {
             let bench = Bench::new(world, CONTEXTS);
@@ -48,6 +48,26 @@ fn blocks_post_to_queues_of_their_own_and_a_quiet_covers_all() {
                 let met = world.alloc::<u64>(1).unwrap();
                 let launch = Launch::new(grid, threads);
                 bench.run("contexts_flood", launch, (&bench.report, &words, &met, rounds(60) as u32));
+            }
+        });
+    }
+}
+
+#[test]
+fn a_quiet_of_one_block_covers_all_contexts() {
+    let test = "a_quiet_of_one_block_covers_all_contexts";
+    for contexts in 2..=4 {
+        everywhere(test, 2, contexts, |world, _| {
+            let bench = Bench::new(world, CONTEXTS);
+            for n in [1, 33, 700] {
+                let (blocks, n) = (5, n as usize);
+                let [words, source, got] = [0; 3].map(|_| world.alloc::<u64>(blocks * n).unwrap());
+                // Behind four words of the blocks' own what all of them get.
+                let met = world.alloc::<u64>(4 + blocks * n).unwrap();
+                let there: Vec<u64> = (0..(blocks * n) as u64).map(|i| mix(7, i)).collect();
+                met.write(&[&[0; 4], &there[..]].concat()).unwrap();
+                let args = (&bench.report, &words, &source, &got, &met, n as u64, rounds(100).max(30) as u64);
+                bench.run("contexts_quiet", Launch::new(blocks as u32, 1), args);
             }
         });
     }
@@ -137,6 +157,20 @@ fn barriers_and_syncs_of_one_block_after_another_hold() {
             let turn = world.alloc::<u64>(1).unwrap();
             let rounds = rounds(200).max(30) as u64;
             bench.run("contexts_meet", Launch::new(blocks, 1), (&bench.report, &words, &turn, rounds));
+        });
+    }
+}
+
+#[test]
+fn syncs_and_broadcasts_by_one_block_after_another_keep_their_order() {
+    let test = "syncs_and_broadcasts_by_one_block_after_another_keep_their_order";
+    for (n, contexts, blocks) in [(2, 2, 3), (3, 3, 4)] {
+        everywhere(test, n, contexts, |world, _| {
+            let bench = Bench::new(world, CONTEXTS);
+            let words = world.alloc::<u64>(9).unwrap();
+            let turn = world.alloc::<u64>(1).unwrap();
+            let rounds = rounds(400).max(150) as u64;
+            bench.run("contexts_syncs", Launch::new(blocks, 1), (&bench.report, &words, &turn, rounds));
         });
     }
 }

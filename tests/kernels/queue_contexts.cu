@@ -44,6 +44,41 @@ extern "C" __global__ void contexts_flood(uint64_t *report, uint32_t *words, uin
   for (uint32_t i = 0; i < blocks * blockDim.x; ++i) CHECK_EQ(report, rushmem::g(words + i, right), rounds, i);
 }
 
+/* In each round every block puts its words to the next PE, a large array or single words, and gets some that it
+ * finds there, and waits for none of it. One block waits for all of them, for its memory by a quiet, and tells
+ * the target, which looks at once. `words` has `n` for each block, `source` and `got` likewise; what `met` has
+ * are 4 words, zero. */
+extern "C" __global__ void contexts_quiet(uint64_t *report, uint64_t *words, uint64_t *source, uint64_t *got,
+                                          uint64_t *met, uint64_t n, uint64_t rounds) {
+  if (threadIdx.x != 0) return;
+  uint64_t *flag = met + 1, *ack = met + 2, *go = met + 3;
+  const int me = rushmem::my_pe(), right = right_of(me), left = left_of(me);
+  const uint64_t block = number_of_block(), blocks = gridDim.x, first = block * n;
+  for (uint64_t round = 1; round <= rounds; ++round) {
+    if (block == round % blocks) {
+      rushmem::wait_until(ack, rushmem::cmp::ge, round - 1);
+      hand_over(go);
+    }
+    rushmem::wait_until(go, rushmem::cmp::ge, round);
+    for (uint64_t i = 0; i < n; ++i) source[first + i] = mix(round, first + i);
+    for (uint64_t i = 0; i < n; ++i) got[first + i] = 0;
+    if (block % 2) rushmem::put_nbi(words + first, source + first, n, right);
+    else for (uint64_t i = 0; i < n; i += 3) rushmem::put_nbi(words + first + i, source + first + i, n - i < 3 ? n - i : 3, right);
+    rushmem::get_nbi(got + first, met + 4 + first, n, right);
+    hand_over(met);
+    if (block != round % blocks) continue;
+    rushmem::wait_until(met, rushmem::cmp::ge, blocks * round);
+    rushmem::quiet();
+    rushmem::p(flag, round, right);
+    for (uint64_t i = 0; i < blocks * n; ++i) CHECK_EQ(report, rushmem::impl::load_relaxed(got + i), mix(7, i), round << 32 | i);
+    rushmem::wait_until(flag, rushmem::cmp::ge, round);
+    for (uint64_t i = 0; i < blocks * n; ++i) {
+      CHECK_EQ(report, rushmem::impl::load_relaxed(words + i), mix(round, i), round << 32 | i);
+    }
+    rushmem::p(ack, round, left);
+  }
+}
+
 /* Every thread writes to its 8 words of each PE, as all PEs do, and leaves. */
 extern "C" __global__ void contexts_leave(uint64_t *words, uint64_t value) {
   const uint32_t thread = number_of_block() * blockDim.x + threadIdx.x;
@@ -184,6 +219,30 @@ extern "C" __global__ void contexts_meet(uint64_t *report, uint64_t *words, uint
       rushmem::sync_all();
       hand_over(turn);
     }
+  }
+}
+
+/* One block after the other makes a sync, and in turn the same block twice; then they make broadcasts of one
+ * slot set, whose roots run ahead. Nothing else waits for the network in between. `words` has 9, and `turn` is
+ * one word. */
+extern "C" __global__ void contexts_syncs(uint64_t *report, uint64_t *words, uint64_t *turn, uint64_t rounds) {
+  if (threadIdx.x != 0) return;
+  const uint32_t block = number_of_block(), blocks = gridDim.x;
+  const rushmem::team t = rushmem::world();
+  for (uint64_t round = 0; round < 2 * rounds; ++round) {
+    if (block != (round + round / 3) % blocks) continue;
+    rushmem::wait_until(turn, rushmem::cmp::ge, round);
+    if (round < rounds) {
+      rushmem::sync_all();
+    } else {
+      const int root = static_cast<int>(round / 16 % static_cast<uint64_t>(rushmem::n_pes()));
+      uint64_t said[3];
+      for (uint64_t i = 0; i < 3; ++i) words[i] = mix(round, i);
+      rushmem::broadcast(t, said, words, 3, root);
+      for (uint64_t i = 0; i < 3; ++i) CHECK_EQ(report, said[i], mix(round, i), round);
+      if (round % 5 == 0) rushmem::sync(t);
+    }
+    hand_over(turn);
   }
 }
 
