@@ -44,10 +44,9 @@ extern "C" __global__ void contexts_flood(uint64_t *report, uint32_t *words, uin
   for (uint32_t i = 0; i < blocks * blockDim.x; ++i) CHECK_EQ(report, rushmem::g(words + i, right), rounds, i);
 }
 
-/* In each round every block puts its words to the next PE, a large array or single words, and gets some that it
- * finds there, and waits for none of it. One block waits for all of them, for its memory by a quiet, and tells
- * the target, which looks at once. `words` has `n` for each block, `source` and `got` likewise; what `met` has
- * are 4 words, zero. */
+/* In each round every block puts its `n` words to the next PE, and gets as many, and waits for none of it. One
+ * block waits for all blocks, makes a quiet, and tells the target, which looks at once. `words`, `source` and
+ * `got` have `n` words for each block, and `met` 4, zero, and what is to be got. */
 extern "C" __global__ void contexts_quiet(uint64_t *report, uint64_t *words, uint64_t *source, uint64_t *got,
                                           uint64_t *met, uint64_t n, uint64_t rounds) {
   if (threadIdx.x != 0) return;
@@ -79,12 +78,11 @@ extern "C" __global__ void contexts_quiet(uint64_t *report, uint64_t *words, uin
   }
 }
 
-/* Every thread writes to its 8 words of each PE, as all PEs do, and leaves. */
+/* Every thread writes to its 8 words of the next PE, and leaves. */
 extern "C" __global__ void contexts_leave(uint64_t *words, uint64_t value) {
   const uint32_t thread = number_of_block() * blockDim.x + threadIdx.x;
-  for (int pe = 0; pe < rushmem::n_pes(); ++pe) {
-    for (uint32_t i = 0; i < 8; ++i) rushmem::p(words + thread * 8 + i, value, pe);
-  }
+  const int right = right_of(rushmem::my_pe());
+  for (uint32_t i = 0; i < 8; ++i) rushmem::p(words + thread * 8 + i, value, right);
 }
 
 /* How the data goes out. */
@@ -222,9 +220,8 @@ extern "C" __global__ void contexts_meet(uint64_t *report, uint64_t *words, uint
   }
 }
 
-/* One block after the other makes a sync, and in turn the same block twice; then they make broadcasts of one
- * slot set, whose roots run ahead. Nothing else waits for the network in between. `words` has 9, and `turn` is
- * one word. */
+/* One block after the other makes a sync; then they make broadcasts of one slot set, whose roots run ahead.
+ * Nothing else waits for the network in between. `words` has 3, and `turn` is one word. */
 extern "C" __global__ void contexts_syncs(uint64_t *report, uint64_t *words, uint64_t *turn, uint64_t rounds) {
   if (threadIdx.x != 0) return;
   const uint32_t block = number_of_block(), blocks = gridDim.x;
