@@ -44,9 +44,9 @@ extern "C" __global__ void contexts_flood(uint64_t *report, uint32_t *words, uin
   for (uint32_t i = 0; i < blocks * blockDim.x; ++i) CHECK_EQ(report, rushmem::g(words + i, right), rounds, i);
 }
 
-/* In each round every block puts its `n` words to the next PE, and gets as many, and waits for none of it. One
- * block waits for all blocks, makes a quiet, and tells the target, which looks at once. `words`, `source` and
- * `got` have `n` words for each block, and `met` 4, zero, and what is to be got. */
+/* In each round every block puts its `n` words to the next PE, and gets as many, and waits for none of it.
+ * One block waits for all blocks, makes a quiet, and tells the target, which looks at once. `words`, `source`
+ * and `got` have `n` words for each block, and `met` 4, zero, and what is to be got. */
 extern "C" __global__ void contexts_quiet(uint64_t *report, uint64_t *words, uint64_t *source, uint64_t *got,
                                           uint64_t *met, uint64_t n, uint64_t rounds) {
   if (threadIdx.x != 0) return;

@@ -97,13 +97,14 @@ fn over_fake(n: u32, each: &str, delay: &str, soak: Soak) {
     seeded(pes.env("RUSHMEM_FAKE_DELAY", delay)).timeout(limit()).threads(soak);
 }
 
-/// Over queues of a software card, as threads.
-fn over_queues(n: u32, each: &str, soak: Soak) {
+/// Over queues of a software card, as threads: so many queues to each PE.
+fn over_queues(n: u32, each: &str, contexts: &str, soak: Soak) {
     if on_gpus() {
         return place::skip("soak over a software card", "the fake network carries no GPU's memory");
     }
     let pes = place::pes(n).env("RUSHMEM_TRANSPORT", "queue-emulated").env("RUSHMEM_PES_PER_NODE", each);
     let pes = pes.env("RUSHMEM_QUEUE_SLOTS", "64").env("RUSHMEM_FAKE_DELAY", "20");
+    let pes = pes.env("RUSHMEM_QUEUE_CONTEXTS", contexts);
     seeded(pes).timeout(limit()).threads(soak);
 }
 
@@ -150,12 +151,18 @@ fn mixed_fake() {
 /// Kernels write queues of a software card; the rest goes by the fake network.
 #[test]
 fn queue() {
-    over_queues(2, "1", soak);
+    over_queues(2, "1", "1", soak);
+}
+
+/// Blocks of a kernel have queues of their own.
+#[test]
+fn queue_contexts() {
+    over_queues(3, "1", "3", soak);
 }
 
 #[test]
 fn mixed_queue() {
-    over_queues(4, "2", soak);
+    over_queues(4, "2", "1", soak);
 }
 
 /// The same as processes; the rest goes by UCX.
@@ -206,7 +213,7 @@ fn over_two_ways(test: &str, n: u32, each: u32, way: &str, without: &str, ringer
 
 #[test]
 fn memory_queue() {
-    over_queues(4, "2", memory::soak);
+    over_queues(4, "2", "2", memory::soak);
 }
 
 #[test]
