@@ -43,7 +43,7 @@ fn blocks_post_to_queues_of_their_own() {
             let bench = Bench::new(world, CONTEXTS);
             // Numbers in a grid of three dimensions, too.
             for grid in [(8, 1, 1), (2, 3, 2), (1, 1, 5)] {
-                let threads = [1, 33, 64][rng.below(3) as usize];
+                let threads = [1, 33, 64][rng.below(3)];
                 let words = world.alloc::<u32>((grid.0 * grid.1 * grid.2 * threads) as usize).unwrap();
                 let met = world.alloc::<u64>(1).unwrap();
                 let launch = Launch::new(grid, threads);
