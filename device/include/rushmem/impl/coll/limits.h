@@ -4,7 +4,7 @@
  *
  * Packets take twice the bytes, and a reduction by packets sends all of its data to every member; the direct
  * protocol has two meetings of all members, about 3.5 us between two H200s, and staging memory has one. One
- * block moves 46 GB/s over NVLink, so it gains by packets up to some 80 KiB; a grid moves eight times as
+ * block moves 46 GB/s over NVLink, so it gains by packets up to some 50 KiB; a grid moves eight times as
  * much, and gains up to some 300 KiB, or to what one phase of packets holds where there is staging memory
  * (docs/performance.md). */
 #ifndef RUSHMEM_IMPL_COLL_LIMITS_H
@@ -19,8 +19,8 @@ namespace impl {
 
 /* Bytes to all other members together up to which a call is made by packets, by a block (or less) and by a
  * grid, where it could be direct; of a block's calls whose data goes one way, more. */
-constexpr size_t most_by_packets = 64 << 10;
-constexpr size_t most_by_packets_one_way = 128 << 10;
+constexpr size_t most_by_packets = 48 << 10;
+constexpr size_t most_by_packets_one_way = 96 << 10;
 constexpr size_t most_by_packets_of_grid = 320 << 10;
 
 /* Bytes to one member up to which a call is made by packets where members are on other nodes: there each

@@ -2,7 +2,8 @@
  * only chunk, on the same packets, written for the time of one message. (What each thread has one word of at
  * most is in small.h; whatever is left goes by exchange.h. Each member may take another way.)
  *
- * - What the slot set says and the first words to send are loaded together.
+ * - What the slot set says and the first words to send are loaded together, and the next words before these
+ *   are sent.
  * - This member's own words are loaded before packets are polled.
  * - The word that says that the slot set is in use is taken while the packets are on their way.
  * - What the slot set has said is kept, and not loaded again at the end. */
@@ -53,7 +54,7 @@ RUSHMEM_DEVICE void exchange_phase(const team &t, uint64_t tag, size_t words, So
   const uint32_t rank = group::rank(), size = group::size(), n = shares.count(0);
   const size_t first = shares.offset;
   const int members = t.raw.n_pes, me = t.raw.my_pe;
-  uint64_t word_[U] = {}, own[U] = {};
+  uint64_t word_[U] = {}, next_[U] = {}, own[U] = {};
   load_words(word_, source, c.right(1), first, rank, n, size);
   c.begin(last.alone, last.of_grid, ended);
   if (blocks && n == 0 && rank == 0) {
@@ -64,16 +65,19 @@ RUSHMEM_DEVICE void exchange_phase(const team &t, uint64_t tag, size_t words, So
   packet *const slot = c.packets(c.next, me);
   RUSHMEM_ROLLED
   for (uint32_t i = rank; i < n; i += U * size) {
+    if (i + U * size < n) load_words(next_, source, c.right(1), first, i + U * size, n, size);
     RUSHMEM_ROLLED
     for (int s = 1; s < members; ++s) {
       const int member = c.right(s);
-      if (s == 1 ? i != rank : !Source::same) load_words(word_, source, member, first, i, n, size);
+      if (s != 1 && !Source::same) load_words(word_, source, member, first, i, n, size);
       packet *there = c.near_at(slot, member) + i;
       RUSHMEM_UNROLL
       for (uint32_t u = 0; u < U; ++u) {
         if (i + u * size < n) store_packet(there + u * size, word_[u], c.number(c.next));
       }
     }
+    RUSHMEM_UNROLL
+    for (uint32_t u = 0; u < U; ++u) word_[u] = next_[u];
   }
   if (call<Scope>::is_first()) c.take();
   RUSHMEM_ROLLED

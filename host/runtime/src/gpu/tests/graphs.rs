@@ -70,7 +70,9 @@ __global__ void late(unsigned int *at, unsigned int n, unsigned int v) {
   for (unsigned int i = threadIdx.x; i < n; i += blockDim.x) at[i] += v;
 }
 __global__ void early(unsigned int *to, const unsigned int *at, unsigned int n) {
+#if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
   for (unsigned int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) to[i] = at[i];
 }
 "#;
