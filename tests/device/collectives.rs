@@ -184,7 +184,7 @@ fn blocks_need_not_wait_for_one_another() {
 /// A few of all of these, for a way that a test chooses.
 pub(crate) fn some(world: &World, rng: &mut Rng) {
     random(&loaded(world), rng, Launch::new(4, 33), 3, (0, 0), 12);
-    grids(world, rng, ROOM, &[(3, 33), (5, 1)], 6);
+    grids(world, rng, ROOM, &[(3, 33), (5, 1)], 6, None);
 }
 
 /// Random teams of the host that overlap: a PE is in a kernel for each of its teams at once, and starts them

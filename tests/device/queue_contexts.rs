@@ -62,10 +62,10 @@ fn a_quiet_of_one_block_covers_all_contexts() {
             for n in [1, 33, 700] {
                 let (blocks, n) = (5, n as usize);
                 let [words, source, got] = [0; 3].map(|_| world.alloc::<u64>(blocks * n).unwrap());
-                // Behind four words of the blocks' own what all of them get.
-                let met = world.alloc::<u64>(4 + blocks * n).unwrap();
+                // Behind five words of the blocks' own what all of them get.
+                let met = world.alloc::<u64>(5 + blocks * n).unwrap();
                 let there: Vec<u64> = (0..(blocks * n) as u64).map(|i| mix(7, i)).collect();
-                met.write(&[&[0; 4], &there[..]].concat()).unwrap();
+                met.write(&[&[0; 5], &there[..]].concat()).unwrap();
                 let args = (&bench.report, &words, &source, &got, &met, n as u64, rounds(100).max(30) as u64);
                 bench.run("contexts_quiet", Launch::new(blocks as u32, 1), args);
             }

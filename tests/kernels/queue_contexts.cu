@@ -46,16 +46,18 @@ extern "C" __global__ void contexts_flood(uint64_t *report, uint32_t *words, uin
 
 /* In each round every block puts its `n` words to the next PE, and gets as many, and waits for none of it.
  * One block waits for all blocks, makes a quiet, and tells the target, which looks at once. `words`, `source`
- * and `got` have `n` words for each block, and `met` 4, zero, and what is to be got. */
+ * and `got` have `n` words for each block, and `met` 5, zero, and what is to be got. */
 extern "C" __global__ void contexts_quiet(uint64_t *report, uint64_t *words, uint64_t *source, uint64_t *got,
                                           uint64_t *met, uint64_t n, uint64_t rounds) {
   if (threadIdx.x != 0) return;
-  uint64_t *flag = met + 1, *ack = met + 2, *go = met + 3;
+  uint64_t *flag = met + 1, *ack = met + 2, *go = met + 3, *looked = met + 4;
   const int me = rushmem::my_pe(), right = right_of(me), left = left_of(me);
   const uint64_t block = number_of_block(), blocks = gridDim.x, first = block * n;
   for (uint64_t round = 1; round <= rounds; ++round) {
     if (block == round % blocks) {
+      /* Those who look at what has come, there and here, are done. */
       rushmem::wait_until(ack, rushmem::cmp::ge, round - 1);
+      rushmem::wait_until(looked, rushmem::cmp::ge, round - 1);
       hand_over(go);
     }
     rushmem::wait_until(go, rushmem::cmp::ge, round);
@@ -63,7 +65,7 @@ extern "C" __global__ void contexts_quiet(uint64_t *report, uint64_t *words, uin
     for (uint64_t i = 0; i < n; ++i) got[first + i] = 0;
     if (block % 2) rushmem::put_nbi(words + first, source + first, n, right);
     else for (uint64_t i = 0; i < n; i += 3) rushmem::put_nbi(words + first + i, source + first + i, n - i < 3 ? n - i : 3, right);
-    rushmem::get_nbi(got + first, met + 4 + first, n, right);
+    rushmem::get_nbi(got + first, met + 5 + first, n, right);
     hand_over(met);
     if (block != round % blocks) continue;
     rushmem::wait_until(met, rushmem::cmp::ge, blocks * round);
@@ -75,6 +77,7 @@ extern "C" __global__ void contexts_quiet(uint64_t *report, uint64_t *words, uin
       CHECK_EQ(report, rushmem::impl::load_relaxed(words + i), mix(round, i), round << 32 | i);
     }
     rushmem::p(ack, round, left);
+    rushmem::p(looked, round, me);
   }
 }
 
