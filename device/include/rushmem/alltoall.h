@@ -16,8 +16,8 @@ template <typename Scope, typename T> RUSHMEM_OUTLINED_LARGE void alltoall_any(t
   const uint64_t tag = tag_of(RUSHMEM_COLLECTIVE_ALLTOALL, n * sizeof(T), direct);
   const words_from<T, true> source{src, n};
   const block_each<T> sink{dst, n};
-  if (!staged && !direct && is_one_phase<Scope>(t, words_of<T>(n), source, dst)) {
-    return exchange_phase<Scope>(t, tag, words_of<T>(n), source, sink);
+  if (!staged && !direct && is_of_few<Scope>(t, words_of<T>(n), source, dst)) {
+    return exchange_few<Scope>(t, tag, words_of<T>(n), source, sink);
   }
   call<Scope> c(t, tag);
   if (staged) {

@@ -5,7 +5,7 @@
 #include <rushmem/impl/coll/direct.h>
 #include <rushmem/impl/coll/exchange.h>
 #include <rushmem/impl/coll/relay.h>
-#include <rushmem/impl/coll/small.h>
+#include <rushmem/impl/coll/few.h>
 #include <rushmem/impl/coll/staged.h>
 
 namespace rushmem {
@@ -21,7 +21,7 @@ RUSHMEM_DEVICE void send_from_root(const call<Scope> &c, T *dst, const T *src, s
   uint32_t i = group::rank();
   const bool whole = source.are_whole(src);
   RUSHMEM_ROLLED
-  for (; whole && i < count; i += words_together * size) send_words<words_together>(c, source, slot, first, i, count);
+  for (; whole && i < count; i += few_words * size) send_words<few_words>(c, source, slot, first, i, count);
   RUSHMEM_ROLLED
   for (; i < count; i += size) send_words<1>(c, source, slot, first, i, count);
   if (dst == src || count == 0) return;
@@ -33,7 +33,7 @@ RUSHMEM_DEVICE void send_from_root(const call<Scope> &c, T *dst, const T *src, s
 template <typename Scope, typename T>
 RUSHMEM_DEVICE void receive_from_root(const call<Scope> &c, T *dst, size_t n, size_t first, uint32_t count, int root) {
   using group = typename call<Scope>::group;
-  constexpr uint32_t U = words_together;
+  constexpr uint32_t U = few_words;
   const packet *slot = c.packets(c.next, root);
   const uint32_t size = group::size();
   uint32_t i = group::rank();

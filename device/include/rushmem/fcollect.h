@@ -3,7 +3,7 @@
 #define RUSHMEM_FCOLLECT_H
 
 #include <rushmem/impl/coll/direct.h>
-#include <rushmem/impl/coll/phase.h>
+#include <rushmem/impl/coll/few.h>
 #include <rushmem/impl/coll/staged.h>
 
 namespace rushmem {
@@ -27,8 +27,8 @@ template <typename Scope, typename T> RUSHMEM_OUTLINED_LARGE void fcollect_any(t
   const uint64_t tag = tag_of(RUSHMEM_COLLECTIVE_FCOLLECT, n * sizeof(T), direct);
   const words_from<T, false> source{src, n};
   const block_each<T> sink{dst, n};
-  if (!staged && !direct && is_one_phase<Scope>(t, words_of<T>(n), source, dst)) {
-    return exchange_phase<Scope>(t, tag, words_of<T>(n), source, sink);
+  if (!staged && !direct && is_of_few<Scope>(t, words_of<T>(n), source, dst)) {
+    return exchange_few<Scope>(t, tag, words_of<T>(n), source, sink);
   }
   call<Scope> c(t, tag);
   if (staged) {

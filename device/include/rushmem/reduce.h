@@ -10,7 +10,7 @@
 #define RUSHMEM_REDUCE_H
 
 #include <rushmem/impl/coll/combine.h>
-#include <rushmem/impl/coll/phase.h>
+#include <rushmem/impl/coll/few.h>
 #include <rushmem/impl/coll/staged.h>
 
 #define RUSHMEM_ASSERT_REDUCIBLE(T) \
@@ -58,8 +58,8 @@ RUSHMEM_OUTLINED_LARGE void reduce_any(team t, T *dst, const T *src, size_t n) {
   const uint64_t tag = tag_of(RUSHMEM_COLLECTIVE_REDUCE, bytes, (Op::code * 16 + sizeof(T)) * 2 + direct);
   const words_from<T, false> source{src, n};
   const reducing<T, Op> sink{dst, n, {}};
-  if (!staged && !direct && is_one_phase<Scope>(t, words_of<T>(n), source, dst)) {
-    return exchange_phase<Scope>(t, tag, words_of<T>(n), source, sink);
+  if (!staged && !direct && is_of_few<Scope>(t, words_of<T>(n), source, dst)) {
+    return exchange_few<Scope>(t, tag, words_of<T>(n), source, sink);
   }
   call<Scope> c(t, tag);
   if (staged) reduce_staged<Op>(c, dst, src, 0, bytes);
@@ -79,8 +79,8 @@ RUSHMEM_OUTLINED_LARGE void reducescatter_any(team t, T *dst, const T *src, size
   const uint64_t tag = tag_of(RUSHMEM_COLLECTIVE_REDUCESCATTER, bytes, (Op::code * 16 + sizeof(T)) * 2 + direct);
   const words_from<T, true> source{src, n};
   const reducing<T, Op> sink{dst, n, {}};
-  if (!staged && !direct && is_one_phase<Scope>(t, words_of<T>(n), source, dst)) {
-    return exchange_phase<Scope>(t, tag, words_of<T>(n), source, sink);
+  if (!staged && !direct && is_of_few<Scope>(t, words_of<T>(n), source, dst)) {
+    return exchange_few<Scope>(t, tag, words_of<T>(n), source, sink);
   }
   call<Scope> c(t, tag);
   if (staged) {

@@ -97,9 +97,17 @@ const SIZED: &[LaunchStep] = &[
     measured(512, 1, 128),
     measured(2 << 10, 1, 512),
     measured(8 << 10, 64, 128),
+    measured(32 << 20, 64, 256),
+];
+/// Of what sends all of its array to each member: once more where each of 256 threads has a word.
+const TO_ALL: &[LaunchStep] = &[
+    measured(0, 1, 32),
+    measured(512, 1, 128),
+    measured(2 << 10, 1, 512),
+    measured(8 << 10, 64, 128),
     measured(128 << 10, 64, 256),
-    measured(1 << 20, 64, 128),
-    measured(32 << 20, 64, 512),
+    measured(192 << 10, 64, 128),
+    measured(32 << 20, 64, 256),
 ];
 /// Sizes that members tell each other.
 const UNSIZED: &[LaunchStep] = &[step(0, 1, 512)];
@@ -111,6 +119,7 @@ fn default_steps(collective: &str, gpu: bool) -> &'static [LaunchStep] {
         _ if !gpu => ON_CPU,
         "sync" | "barrier" => MEETING,
         "collect" | "alltoallv" => UNSIZED,
+        "reduce" | "broadcast" => TO_ALL,
         _ => SIZED,
     }
 }
