@@ -35,8 +35,7 @@ fn run(
     shape: Launch,
     scope: i32,
     team: (u32, i32),
-    steps: usize,
-    room: usize,
+    (steps, room): (usize, usize),
 ) {
     let (world, words) = (bench.world, room / 8 * 4);
     let (dst, src) = (world.alloc::<u64>(words).unwrap(), world.alloc::<u64>(words).unwrap());
@@ -54,7 +53,7 @@ fn run(
 }
 
 fn random(bench: &Bench, rng: &mut Rng, shape: Launch, scope: i32, team: (u32, i32), steps: usize) {
-    run(bench, rng, "collectives_random", shape, scope, team, steps, ROOM);
+    run(bench, rng, "collectives_random", shape, scope, team, (steps, ROOM));
 }
 
 /// The kernels, which take seconds to load where a sanitizer instruments them.
@@ -80,7 +79,7 @@ fn large_calls_of_a_block() {
         let bench = loaded(world);
         for (blocks, threads, scope) in [(1, 64, BLOCK), (2, 70, 3), (1, 32, WARP), (1, 1, THREAD)] {
             let (shape, room) = (Launch::new(blocks, threads), 600 << 10);
-            run(&bench, rng, "collectives_random", shape, scope, (0, 0), 30, room);
+            run(&bench, rng, "collectives_random", shape, scope, (0, 0), (30, room));
         }
     });
 }
@@ -104,7 +103,7 @@ fn a_root_that_runs_ahead_overwrites_nothing() {
     at_all_counts(|world, rng| {
         let bench = loaded(world);
         for (threads, room) in [(1, 1 << 10), (33, 1 << 10), (33, 160 << 10)] {
-            run(&bench, rng, "collectives_broadcasts", Launch::new(1, threads), BLOCK, (0, 0), 300, room);
+            run(&bench, rng, "collectives_broadcasts", Launch::new(1, threads), BLOCK, (0, 0), (300, room));
         }
     });
 }
@@ -139,7 +138,7 @@ fn grids(
         );
         if let Some(alone) = alone {
             let few = 1 + rng.below(5);
-            run(alone, rng, "collectives_random", Launch::new(1, 70), 3, (0, 0), few, 600 << 10);
+            run(alone, rng, "collectives_random", Launch::new(1, 70), 3, (0, 0), (few, 600 << 10));
         }
     }
 }
