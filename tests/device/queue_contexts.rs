@@ -167,7 +167,7 @@ fn syncs_and_broadcasts_by_one_block_after_another_keep_their_order() {
     for (n, contexts, blocks) in [(2, 2, 3), (3, 3, 4)] {
         everywhere(test, n, contexts, |world, _| {
             let bench = Bench::new(world, CONTEXTS);
-            let words = world.alloc::<u64>(3).unwrap();
+            let words = world.alloc::<u64>(6).unwrap();
             let turn = world.alloc::<u64>(1).unwrap();
             let rounds = rounds(400).max(150) as u64;
             bench.run("contexts_syncs", Launch::new(blocks, 1), (&bench.report, &words, &turn, rounds));

@@ -224,7 +224,7 @@ extern "C" __global__ void contexts_meet(uint64_t *report, uint64_t *words, uint
 }
 
 /* One block after the other makes a sync; then they make broadcasts of one slot set, whose roots run ahead.
- * Nothing else waits for the network in between. `words` has 3, and `turn` is one word. */
+ * Nothing else waits for the network in between. `words` has 6, and `turn` is one word. */
 extern "C" __global__ void contexts_syncs(uint64_t *report, uint64_t *words, uint64_t *turn, uint64_t rounds) {
   if (threadIdx.x != 0) return;
   const uint32_t block = number_of_block(), blocks = gridDim.x;
@@ -236,7 +236,7 @@ extern "C" __global__ void contexts_syncs(uint64_t *report, uint64_t *words, uin
       rushmem::sync_all();
     } else {
       const int root = static_cast<int>(round / 16 % static_cast<uint64_t>(rushmem::n_pes()));
-      uint64_t said[3];
+      uint64_t *said = words + 3;
       for (uint64_t i = 0; i < 3; ++i) words[i] = mix(round, i);
       rushmem::broadcast(t, said, words, 3, root);
       for (uint64_t i = 0; i < 3; ++i) CHECK_EQ(report, said[i], mix(round, i), round);

@@ -239,7 +239,7 @@ mod tests {
             assert_eq!((step.blocks, step.threads), expected, "{collective} of {bytes} bytes");
         }
         let step = launches.of("fcollect", 1 << 30, true, 132);
-        assert_eq!((step.blocks, step.threads, step.origin), (64, 512, LaunchOrigin::Measured));
+        assert_eq!((step.blocks, step.threads, step.origin), (64, 256, LaunchOrigin::Measured));
         assert_eq!(launches.of("reduce", 1, true, 132).origin, LaunchOrigin::Given);
     }
 
