@@ -75,8 +75,12 @@ pub fn too_many(n: u32) -> bool {
 }
 
 /// Whether PEs have to be threads of one process here: where the fake network is what leads from PE to PE,
-/// and where a stand-in for a card's libraries (`RUSHMEM_TEST_VERBS`) has to reach GPU memory.
+/// where a stand-in for a card's libraries (`RUSHMEM_TEST_VERBS`) has to reach GPU memory, and where a run
+/// wants it (`RUSHMEM_TEST_THREADS`), as a brief one over the software card on one GPU does.
 pub fn threads_only() -> bool {
+    if std::env::var_os("RUSHMEM_TEST_THREADS").is_some() {
+        return true;
+    }
     match std::env::var("RUSHMEM_TRANSPORT").unwrap_or_default().trim().to_ascii_lowercase().as_str() {
         "fake" => true,
         "queue" | "queue,ucx" => on_gpus() && std::env::var_os("RUSHMEM_TEST_VERBS").is_some(),
@@ -87,7 +91,7 @@ pub fn threads_only() -> bool {
 /// Whether the PEs of a test may be processes, which is its point; if not, it says that it does nothing here.
 pub fn processes(test: &str) -> bool {
     if threads_only() {
-        skip(test, "its PEs are processes, and what leads from PE to PE here is within one");
+        skip(test, "its PEs are processes, and those of this run are threads of one");
     }
     !threads_only()
 }

@@ -2,9 +2,9 @@
 //! a card's libraries: exact under updates from near, far and own PEs at once, in order with everything else;
 //! and jobs in which cards do not update them, on all PEs alike.
 
-use crate::api_common::card::stand_in;
+use crate::api_common::card::{stand_in, stand_in_of_processes};
 use crate::api_common::place::{in_turns, on_gpus, too_many};
-use crate::queue::{fails, over_queues, with_network};
+use crate::queue::{can_fail, fails, over_queues, with_network};
 use crate::*;
 use rushmem::testing::{Exit, Job, Pes};
 use rushmem::{CardWord, ErrorCode, Pe, Source};
@@ -207,7 +207,7 @@ fn cards_update_words_on_all_pes_or_on_none() {
 #[test]
 fn a_kernel_without_queues_is_refused_where_cards_update_words() {
     let test = "a_kernel_without_queues_is_refused_where_cards_update_words";
-    if !with_network(test) {
+    if !can_fail(test) {
         return;
     }
     over_queues(2, None).supervise(
@@ -248,12 +248,12 @@ fn a_kernel_without_queues_is_refused_where_cards_update_words() {
 #[test]
 fn wrong_addresses_end_the_launch() {
     let test = "wrong_addresses_end_the_launch";
-    if !with_network(test) {
+    if !can_fail(test) {
         return;
     }
     let invalid = ["PE 1", "takes for invalid (syndrome 0x12)", "card_misaligned"];
     let nowhere = ["PE 1's copy of address", "not symmetric memory", "card_nowhere"];
-    let cards = [None, stand_in().map_err(|why| skip(test, why)).ok()];
+    let cards = [None, stand_in_of_processes().map_err(|why| skip(test, why)).ok()];
     for card in cards.iter().enumerate().filter(|(i, card)| *i == 0 || card.is_some()).map(|(_, card)| card) {
         let pes = || over_queues(2, card.as_deref());
         fails(pes(), WORDS, "card_misaligned", false, ErrorCode::Io, &invalid);
@@ -263,7 +263,7 @@ fn wrong_addresses_end_the_launch() {
 
 #[test]
 fn a_lost_link_ends_a_wait_for_a_cards_answer() {
-    if with_network("a_lost_link_ends_a_wait_for_a_cards_answer") {
+    if can_fail("a_lost_link_ends_a_wait_for_a_cards_answer") {
         let pes = over_queues(2, None).env("RUSHMEM_QUEUE_LOSE", "30");
         let says = ["PE 1", "does not answer (syndrome 0x15)", "card_go_on"];
         fails(pes, WORDS, "card_go_on", false, ErrorCode::PeerDead, &says);
@@ -273,10 +273,10 @@ fn a_lost_link_ends_a_wait_for_a_cards_answer() {
 #[test]
 fn a_peer_that_dies_ends_a_wait_for_a_cards_answer() {
     let test = "a_peer_that_dies_ends_a_wait_for_a_cards_answer";
-    if with_network(test) {
+    if can_fail(test) {
         let says = ["PE 1", "card_go_on"];
         fails(over_queues(2, None), WORDS, "card_go_on", true, ErrorCode::PeerDead, &says);
-        match stand_in() {
+        match stand_in_of_processes() {
             Ok(card) => {
                 fails(over_queues(2, Some(&card)), WORDS, "card_go_on", true, ErrorCode::PeerDead, &says)
             }

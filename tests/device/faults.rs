@@ -102,6 +102,51 @@ fn a_wait_ends_at_its_limit() {
     }
 }
 
+/// On GPUs a word is posted by a function of its own, which waits for room by itself.
+#[test]
+fn a_word_that_finds_no_room_in_the_ring_ends_at_its_limit() {
+    let test = "a_word_that_finds_no_room_in_the_ring_ends_at_its_limit";
+    if !processes(test) {
+        return;
+    }
+    if let Err(why) = rushmem::doctor::network() {
+        return skip(test, &why.to_string());
+    }
+    let far = [("RUSHMEM_TRANSPORT", "ucx"), ("RUSHMEM_PES_PER_NODE", "1"), ("RUSHMEM_RING_SLOTS", "64")];
+    let limits = [("RUSHMEM_STALL_REPORT", "0.5"), ("RUSHMEM_WAIT_TIMEOUT", "2")];
+    let pes = far.iter().chain(&limits).fold(testing::pes(2), |pes, (name, value)| pes.env(name, value));
+    pes.supervise(
+        |_| -> rushmem::Result<()> {
+            let world = World::init()?;
+            let word = world.alloc::<u64>(1)?;
+            let module = world.load(made_quickly(FAULTS))?;
+            world.barrier_all()?;
+            println!("READY");
+            // By then PE 1 is stopped, and takes nothing.
+            std::thread::sleep(Duration::from_secs(1));
+            if world.my_pe().number() == 0 {
+                // SAFETY: the kernel writes that word of PE 1.
+                unsafe { module.kernel("faults_words_for_ever")?.launch(Launch::new(1, 2), (&word, 1i32)) }?;
+                let error = world.synchronize().unwrap_err();
+                println!("ENDED {:?}: {error}", error.code());
+            }
+            // The end of either would be an end of the other.
+            std::thread::sleep(Duration::from_secs(60));
+            Ok(())
+        },
+        |job| {
+            (0..2).for_each(|pe| drop(job.wait_for_line(Pe::new(pe), "READY", LIMIT)));
+            job.signal(Pe::new(1), libc::SIGSTOP);
+            let end = job.wait_for_line(Pe::new(0), "ENDED", LIMIT);
+            for part in
+                ["ENDED Timeout", "`faults_words_for_ever`", "WAIT_TIMEOUT allows, 2 s", "room to post"]
+            {
+                assert!(end.contains(part), "{part:?} is missing in {end}");
+            }
+        },
+    );
+}
+
 #[test]
 fn a_sync_that_lasts_names_the_late_pe() {
     if !processes("a_sync_that_lasts_names_the_late_pe") {

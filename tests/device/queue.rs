@@ -2,7 +2,7 @@
 //! a stand-in for its libraries (`host/runtime/tests/verbs`): what is particular to them. (All other tests of
 //! kernels run over both, too: `scripts/test`.)
 
-use crate::api_common::card::stand_in;
+use crate::api_common::card::{stand_in, stand_in_of_processes};
 use crate::api_common::place::{self, on_gpus, pes};
 use crate::api_common::{seed, seeded};
 use crate::*;
@@ -95,16 +95,19 @@ fn one_doorbell_tells_of_the_requests_of_many_threads() {
 
 #[test]
 fn a_fence_orders_what_goes_by_a_queue_and_what_does_not() {
-    both("a_fence_orders_what_goes_by_a_queue_and_what_does_not", 3, |world, _| {
-        let bench = Bench::new(world, QUEUE);
-        for way in 0..5 {
-            let n = 700u64;
-            let words = world.alloc::<u64>(8).unwrap();
-            let large = world.alloc::<u64>(2 * n as usize).unwrap();
-            let rounds = rounds(60) as u64;
-            bench.run("queue_mixture", Launch::new(1, 3), (&bench.report, &words, &large, n, way, rounds));
-        }
-    });
+    both("a_fence_orders_what_goes_by_a_queue_and_what_does_not", 3, |world, _| mixture(world));
+}
+
+/// What goes by a queue before a fence, and by the proxy after it, and the other way round.
+pub(crate) fn mixture(world: &World) {
+    let bench = Bench::new(world, QUEUE);
+    for way in 0..5 {
+        let n = 700u64;
+        let words = world.alloc::<u64>(8).unwrap();
+        let large = world.alloc::<u64>(2 * n as usize).unwrap();
+        let rounds = rounds(60) as u64;
+        bench.run("queue_mixture", Launch::new(1, 3), (&bench.report, &words, &large, n, way, rounds));
+    }
 }
 
 #[test]
@@ -205,11 +208,26 @@ pub(crate) fn fails_in(
     );
 }
 
+/// Whether a test can run whose kernels the CPU device alone has, or whose PEs start in many ways.
 pub(crate) fn with_network(test: &str) -> bool {
     if on_gpus() {
-        skip(test, "a failure takes the GPU's context with it");
+        skip(test, "it is of the CPU device");
         return false;
     }
+    has_network(test)
+}
+
+/// Whether a test can run in which a kernel fails: on a GPU that takes the context with it, so PEs are
+/// processes with one each.
+pub(crate) fn can_fail(test: &str) -> bool {
+    if on_gpus() && place::in_turns(2) {
+        skip(test, "a failure takes the GPU's context with it: each of its PEs wants a GPU");
+        return false;
+    }
+    place::processes(test) && has_network(test)
+}
+
+fn has_network(test: &str) -> bool {
     let network = rushmem::doctor::network().unwrap();
     if let Err(why) = &network {
         skip(test, why);
@@ -248,7 +266,7 @@ fn a_put_of_a_word_does_not_wait_for_ever_for_room() {
 
 #[test]
 fn a_lost_link_ends_the_job_and_says_which() {
-    if with_network("a_lost_link_ends_the_job_and_says_which") {
+    if can_fail("a_lost_link_ends_the_job_and_says_which") {
         let pes = over_queues(2, None).env("RUSHMEM_QUEUE_LOSE", "30");
         let says = ["PE 1", "does not answer (syndrome 0x15)", "queue_go_on"];
         fails(pes, QUEUE, "queue_go_on", false, ErrorCode::PeerDead, &says);
@@ -258,10 +276,10 @@ fn a_lost_link_ends_the_job_and_says_which() {
 #[test]
 fn a_peer_that_dies_ends_the_kernel() {
     let test = "a_peer_that_dies_ends_the_kernel";
-    if with_network(test) {
+    if can_fail(test) {
         let says = ["PE 1", "queue_go_on"];
         fails(over_queues(2, None), QUEUE, "queue_go_on", true, ErrorCode::PeerDead, &says);
-        match stand_in() {
+        match stand_in_of_processes() {
             Ok(card) => {
                 fails(over_queues(2, Some(&card)), QUEUE, "queue_go_on", true, ErrorCode::PeerDead, &says)
             }

@@ -2,10 +2,10 @@
 //! and all order holds across them. Over the software card, which lets queues overtake each other, and over
 //! the stand-in for a card's libraries.
 
-use crate::api_common::card::stand_in;
+use crate::api_common::card::{stand_in, stand_in_of_processes};
 use crate::api_common::place::{self, on_gpus};
 use crate::api_common::seed;
-use crate::queue::{fails_in, mix, over_queues, with_network};
+use crate::queue::{can_fail, fails_in, mix, mixture, over_queues, with_network};
 use crate::*;
 use rushmem::testing::{Job, Pes};
 use rushmem::{ErrorCode, Pe};
@@ -51,6 +51,13 @@ fn blocks_post_to_queues_of_their_own() {
             }
         });
     }
+}
+
+/// A completion says less than a probe: that the peer's card has a WRITE, which the proxy's may overtake.
+#[test]
+fn a_fence_orders_the_proxys_operations_behind_all_contexts() {
+    let test = "a_fence_orders_the_proxys_operations_behind_all_contexts";
+    everywhere(test, 3, 2, |world, _| mixture(world));
 }
 
 #[test]
@@ -232,14 +239,14 @@ fn pes_with_other_numbers_of_contexts_do_not_start() {
 #[test]
 fn a_peer_that_dies_ends_blocks_in_all_contexts() {
     let test = "a_peer_that_dies_ends_blocks_in_all_contexts";
-    if with_network(test) {
+    if can_fail(test) {
         let dies = |pes: Pes| {
             let says = ["PE 1", "contexts_go_on"];
             let launch = Launch::new(4, 2);
             fails_in(launch, "20", pes, (CONTEXTS, "contexts_go_on"), true, ErrorCode::PeerDead, &says);
         };
         dies(over_contexts(2, 2, None));
-        match stand_in() {
+        match stand_in_of_processes() {
             Ok(card) => dies(over_contexts(2, 3, Some(&card))),
             Err(why) => skip(test, why),
         }
@@ -249,7 +256,7 @@ fn a_peer_that_dies_ends_blocks_in_all_contexts() {
 /// One of a PE's links is lost, and the others are not.
 #[test]
 fn a_lost_link_of_one_context_ends_the_job() {
-    if with_network("a_lost_link_of_one_context_ends_the_job") {
+    if can_fail("a_lost_link_of_one_context_ends_the_job") {
         let pes = over_contexts(2, 3, None).env("RUSHMEM_QUEUE_LOSE", "30");
         let says = ["PE 1", "does not answer (syndrome 0x15)", "contexts_go_on"];
         let launch = Launch::new(3, 1);

@@ -18,6 +18,11 @@ extern "C" __global__ void faults_wait_for_ever(uint64_t *word) {
   if (threadIdx.x == 0) rushmem::signal_wait_until(word, rushmem::cmp::eq, 42);
 }
 
+/* Posts words for ever. */
+extern "C" __global__ void faults_words_for_ever(uint64_t *word, int pe) {
+  for (uint64_t i = 0;; ++i) rushmem::p(word, i, pe);
+}
+
 /* `alltoallv` of one word from each member to each, in order. */
 __device__ static void one_word_to_each(const rushmem::team &t, uint64_t *dst, const uint64_t *src) {
   __shared__ size_t at[16], n[16];

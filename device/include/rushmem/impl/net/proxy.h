@@ -108,13 +108,15 @@ RUSHMEM_DEVICE void proxy_get_words(uint64_t dst, uint64_t src, uint64_t bytes, 
 
 #if !defined(RUSHMEM_CPU)
 
-/* One word. A function of its own, by which a kernel that puts nothing else takes a third of the registers
- * that rushmem_far_post takes. Publishes inside the loop, as that does, and for the same reason. */
+/* One word. A function of its own, by which a kernel that puts nothing else takes half of the registers that
+ * rushmem_far_post takes: the wait for room is not a stall_watch, but ends as one does, and the proxy reports
+ * it while it lasts. Publishes inside the loop, as that does, and for the same reason. */
 extern "C" RUSHMEM_COLD void rushmem_far_p(uint64_t dst, uint64_t word_, uint32_t width, int pe) {
   const rushmem_device_state &s = state();
   rushmem_ring *ring = s.ring;
   if (!ring || static_cast<uint32_t>(pe) >= static_cast<uint32_t>(s.n_pes)) fail(why_not_near(pe));
   const uint64_t ticket = fetch_add_word(&ring->tail.value, uint64_t(1));
+  uint64_t since = 0;
   for (bool posted = false; !posted;) {
     if (ring_has_room(ring, ticket)) {
       rushmem_descriptor *slot = ring->slots + (ticket & ring->mask);
@@ -125,8 +127,15 @@ extern "C" RUSHMEM_COLD void rushmem_far_p(uint64_t dst, uint64_t word_, uint32_
       fence_acq_rel();
       store_relaxed_word(&slot->ticket, ticket + 1);
       posted = true;
-    } else if (load_relaxed_word(s.broken) != 0) {
-      fail(RUSHMEM_DEVICE_FAIL_BROKEN);
+    } else {
+      const uint64_t now = now_ns();
+      if (load_relaxed_word(s.broken) != 0) give_up(RUSHMEM_DEVICE_FAIL_BROKEN, now);
+      if (since == 0) since = now;
+      if (s.wait_limit_ns != 0 && now - since >= s.wait_limit_ns) {
+        report_stall(reinterpret_cast<uint64_t>(&ring->consumed_seen.value), 8, RUSHMEM_STALL_ROOM, -1, ticket + 1, 0,
+                     s.wait_limit_ns);
+        give_up(RUSHMEM_DEVICE_FAIL_TIMEOUT, now);
+      }
     }
   }
 }

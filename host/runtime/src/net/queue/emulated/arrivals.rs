@@ -18,9 +18,14 @@ struct PostedWrite {
 pub(super) struct Arrivals(VecDeque<PostedWrite>);
 
 impl Arrivals {
-    /// One in four takes its time, and so do those behind it.
+    /// One in four takes its time, and so do those behind it; now and then so long that what goes by another
+    /// way overtakes them.
     pub(super) fn add(&mut self, to: CardPlace, data: Vec<u8>, chance: &mut Chance) {
-        let due = if chance.one_in(4) { chance.due() } else { Instant::now() };
+        let due = match chance.number() % 32 {
+            0 => chance.due_late(),
+            1..=8 => chance.due(),
+            _ => Instant::now(),
+        };
         self.0.push_back(PostedWrite { due, to, data });
     }
 

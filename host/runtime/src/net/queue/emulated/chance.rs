@@ -34,4 +34,9 @@ impl Chance {
         };
         Instant::now() + Duration::from_micros(micros)
     }
+
+    /// Some time from now on that may be long: up to fifty usual longest delays.
+    pub(super) fn due_late(&mut self) -> Instant {
+        Instant::now() + Duration::from_micros(self.number() % (self.delay * 50 + 1))
+    }
 }
