@@ -1,6 +1,8 @@
 //! Kernels from Rust: loading, arguments of every kind, launches in order, refusals, failures. What the
 //! device library does inside a kernel is tested elsewhere.
 
+use std::time::Duration;
+
 use rushmem::testing::{self, Exit};
 use rushmem::zerocopy::{FromBytes, Immutable, IntoBytes};
 use rushmem::{ByValue, Cmp, Device, Dim3, ErrorCode, Launch, Pe, Source, World};
@@ -401,26 +403,28 @@ fn blocks_that_cannot_meet_are_told() {
     }
 }
 
+/// A compiler that takes so many seconds for a kernel, and a cache that has nothing yet.
+fn slow_compiler(folder: &std::path::Path, seconds: u32) -> testing::Pes {
+    use std::os::unix::fs::PermissionsExt;
+
+    let (cxx, cache) = (folder.join("slow-c++"), folder.join("cache"));
+    let real = std::env::var("RUSHMEM_CXX").unwrap_or_else(|_| "c++".into());
+    let script = format!("#!/bin/sh\ncase \"$*\" in *-shared*) sleep {seconds};; esac\nexec {real} \"$@\"\n");
+    std::fs::write(&cxx, script).unwrap();
+    std::fs::set_permissions(&cxx, PermissionsExt::from_mode(0o755)).unwrap();
+    let pes = testing::pes(2).env("RUSHMEM_CXX", cxx.to_str().unwrap());
+    pes.env("RUSHMEM_CACHE_DIR", cache.to_str().unwrap())
+}
+
 /// Nothing polls while a compiler works: its caller's PE says what it is in, again and again.
 #[test]
 fn a_compiler_that_takes_long_is_reported() {
-    use std::os::unix::fs::PermissionsExt;
-
     let test = "a_compiler_that_takes_long_is_reported";
     if on_gpus() {
         return skip(test, "what compiles for GPUs is a library");
     }
     let folder = tempfile::tempdir().unwrap();
-    let (cxx, cache) = (folder.path().join("slow-c++"), folder.path().join("cache"));
-    let real = std::env::var("RUSHMEM_CXX").unwrap_or_else(|_| "c++".into());
-    std::fs::write(
-        &cxx,
-        format!("#!/bin/sh\ncase \"$*\" in *-shared*) sleep 1;; esac\nexec {real} \"$@\"\n"),
-    )
-    .unwrap();
-    std::fs::set_permissions(&cxx, PermissionsExt::from_mode(0o755)).unwrap();
-    let pes = testing::pes(1).env("RUSHMEM_CXX", cxx.to_str().unwrap()).env("RUSHMEM_STALL_REPORT", "0.3");
-    pes.env("RUSHMEM_CACHE_DIR", cache.to_str().unwrap()).supervise(
+    slow_compiler(folder.path(), 1).env("RUSHMEM_STALL_REPORT", "0.3").supervise(
         |_| {
             let world = World::init().unwrap();
             let source = r#"extern "C" __global__ void nothing() {}"#;
@@ -428,10 +432,44 @@ fn a_compiler_that_takes_long_is_reported() {
             world.finalize().unwrap();
         },
         |job| {
+            for outcome in job.outcomes() {
+                assert_eq!(outcome.exit, Exit::Done, "{}{}", outcome.stdout, outcome.stderr);
+                let said = outcome.stderr.matches("for slow.cu to be compiled").count();
+                assert!(said >= 2 && outcome.stderr.contains(&outcome.pe.to_string()), "{}", outcome.stderr);
+            }
+        },
+    );
+}
+
+/// A PE whose kernel is being compiled hears of a death. (What compiles for GPUs is a library, to which the
+/// kernels of all collectives are work for a minute.)
+#[test]
+fn a_death_is_heard_while_a_compiler_works() {
+    let folder = tempfile::tempdir().unwrap();
+    slow_compiler(folder.path(), 40).supervise(
+        |pe| {
+            let world = World::init().unwrap();
+            world.barrier_all().unwrap();
+            println!("READY");
+            if pe.number() == 1 {
+                std::thread::sleep(Duration::from_secs(60));
+            }
+            let source = concat!(include_str!("kernels/check.h"), include_str!("kernels/collectives.cu"));
+            let error = world.load(Source::text(source).name("slow.cu")).err().unwrap();
+            println!("FAILED {:?}: {error}", error.code());
+        },
+        |job| {
+            let limit = Duration::from_secs(30);
+            (0..2).for_each(|pe| drop(job.wait_for_line(Pe::new(pe), "READY", limit)));
+            std::thread::sleep(Duration::from_secs(2));
+            let killed = job.kill(Pe::new(1));
+            let said = job.wait_for_line(Pe::new(0), "FAILED", limit);
+            assert!(killed.elapsed() < Duration::from_secs(5), "{:?}", killed.elapsed());
+            for part in ["FAILED PeerDead", "PE 1", "while slow.cu was compiled"] {
+                assert!(said.contains(part), "{part:?} is missing in {said}");
+            }
             let outcome = job.outcome(Pe::new(0));
             assert_eq!(outcome.exit, Exit::Done, "{}{}", outcome.stdout, outcome.stderr);
-            let said = outcome.stderr.matches("for slow.cu to be compiled").count();
-            assert!(said >= 2 && outcome.stderr.contains("PE 0"), "{}", outcome.stderr);
         },
     );
 }

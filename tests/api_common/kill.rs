@@ -88,7 +88,12 @@ impl Blow {
             |job| {
                 let first = moment(job, n, most);
                 let victims: Vec<Pe> = (0..victims).map(|i| Pe::new((first + i) % n)).collect();
-                let killed = victims.iter().map(|pe| job.kill(*pe)).next().expect("there are victims");
+                for pe in &victims {
+                    job.signal(*pe, libc::SIGKILL);
+                }
+                // Until then nobody can hear of it.
+                let killed =
+                    victims.iter().map(|pe| job.outcome(*pe).ended).min().expect("there are victims");
                 expect_named(job, &victims, killed, limit);
             },
         );

@@ -191,8 +191,7 @@ fn a_killed_pe_ends_the_others_kernels() {
                 job.wait_for_line(Pe::new(pe), "READY", LIMIT);
             }
             std::thread::sleep(Duration::from_millis(300));
-            let start = Instant::now();
-            job.kill(Pe::new(1));
+            let start = job.kill(Pe::new(1));
             for pe in [0, 2] {
                 let end = job.wait_for_line(Pe::new(pe), "ENDED", LIMIT);
                 assert!(end.contains("PE 1") && end.contains("PeerDead"), "{end}");

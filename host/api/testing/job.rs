@@ -127,10 +127,14 @@ impl Job {
         find(&mut self.shared.lock(), pe).ended.is_none()
     }
 
-    /// Kills a PE with SIGKILL, and gives the time of that.
+    /// Kills a PE with SIGKILL, waits until it has ended, and gives the time of that, if it still ran. (On a
+    /// busy machine a process takes a while to die, seconds with many threads, and nobody can hear of it
+    /// before.)
     #[track_caller]
     pub fn kill(&mut self, pe: Pe) -> Instant {
-        self.signal(pe, libc::SIGKILL)
+        let sent = self.signal(pe, libc::SIGKILL);
+        let ended = self.wait(self.deadline, |state| find(state, pe).ended.map(|(_, at)| at));
+        ended.map_or(sent, |at| at.max(sent))
     }
 
     /// Sends a signal to a PE, if it still runs, and gives the time of that.

@@ -9,12 +9,12 @@ use std::sync::Arc;
 use rushmem_device_cpu::{Cause, Compiler, Failure, LaunchConfig, Limits, Optimization, Reports, RunError};
 
 use super::args;
-use super::headers;
 use super::launch_name::LaunchName;
 use super::options::for_the_cpu;
 use super::stream::{CpuStream, StreamJob};
 use super::streams::Streams;
 use super::Common;
+use super::{compiling, headers};
 use crate::error::{err, Error, Result};
 use crate::trace::event::About;
 use crate::trace::kernels::LaunchTrace;
@@ -82,8 +82,10 @@ impl CpuRunner {
             check: config.check,
             trace: self.common.timeline().is_some(),
         };
-        let _outside = self.common.health.outside(|| format!("for {name} to be compiled"));
-        let module = compiler.compile(name, source).map_err(|e| compile_error(name, e))?;
+        let (called, source) = (name.to_owned(), source.to_owned());
+        let module =
+            compiling::beside(&self.common.health, name, move || compiler.compile(&called, &source))?
+                .map_err(|e| compile_error(name, e))?;
         Ok(CpuCode { module, in_flight: Arc::default() })
     }
 

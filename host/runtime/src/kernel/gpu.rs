@@ -15,7 +15,7 @@ use super::gpu_trace::{self, GpuTracing};
 use super::launch_name::LaunchName;
 use super::streams::Streams;
 use super::unreported::Unreported;
-use super::{gpu_compiler, lock, Common};
+use super::{compiling, gpu_compiler, lock, Common};
 use crate::error::{code, err, Error, Result};
 use crate::gpu::compile::Cubin;
 use crate::gpu::event::CudaEvent;
@@ -132,8 +132,8 @@ impl GpuRunner {
     pub(super) fn compile(&self, name: &str, source: &str, options: Vec<String>) -> Result<Cubin> {
         let options = gpu_trace::options(&self.common.config, options);
         let compiler = gpu_compiler(&self.common.config, self.cuda.facts().capability, options);
-        let _outside = self.common.health.outside(|| format!("for {name} to be compiled"));
-        compiler.compile(name, source)
+        let (called, source) = (name.to_owned(), source.to_owned());
+        compiling::beside(&self.common.health, name, move || compiler.compile(&called, &source))?
     }
 
     pub(super) fn load_cubin(&self, name: &str, cubin: &Cubin) -> Result<GpuCode> {

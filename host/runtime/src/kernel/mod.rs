@@ -5,6 +5,7 @@
 mod ahead;
 pub(crate) mod args;
 pub(crate) mod collectives;
+mod compiling;
 mod cpu;
 mod device_stream;
 pub(crate) mod event;
