@@ -32,6 +32,12 @@ static void put_wild(rushmem_world_t *w, char *memory)
   OK(rushmem_put(w, memory, nowhere, 64, me)); /* put_wild */
 }
 
+static void put_wild_on_stream(rushmem_world_t *w, char *memory)
+{
+  OK(rushmem_put_on_stream(w, memory, nowhere, 64, me, NULL)); /* put_wild_on_stream */
+  OK(rushmem_stream_synchronize(w, NULL));
+}
+
 static void get_constant(rushmem_world_t *w, char *memory)
 {
   OK(rushmem_get(w, (void *)(uintptr_t)constant, memory, 64, me)); /* get_constant */
@@ -80,6 +86,7 @@ struct fault {
 
 static const struct fault faults[] = {
     {"put_wild", put_wild, 0, 0, {", in rushmem_put() called at ", " in put_wild: SIGSEGV: it reads address 0x50000000", "nothing is mapped there", "PE 0 ("}},
+    {"put_wild_on_stream", put_wild_on_stream, 0, 0, {", in rushmem_put_on_stream() called at ", " in put_wild_on_stream, on thread `rushmem-stream`: SIGSEGV: it reads address 0x50000000", "it must stay until the stream has come to it", "nothing is mapped there"}},
     {"get_constant", get_constant, 0, 0, {", in rushmem_get() called at ", " in get_constant: SIGSEGV: it writes address 0x", "which may only be read", NULL}},
     {"store_outside", store_outside, 0, 0, {" in store_outside: SIGSEGV: it writes address 0x", "PE 0's heap, at offset 0x4", " bytes behind the end of the allocation of 400 bytes at offset 0x", NULL}},
     {"store_null", store_null, 0, 0, {NULL}},

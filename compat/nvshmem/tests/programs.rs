@@ -193,6 +193,19 @@ fn mistakes_end_with_a_text() {
         ("many", &["nvshmemx_int_wait_until_all_vector_on_stream", "more than there are addresses"]),
         ("more", &["nvshmemx_int_wait_until_all_on_stream", "is not symmetric memory"]),
         ("between", &["nvshmemx_int_wait_until_all_on_stream", "is not symmetric memory"]),
+        (
+            "wild",
+            &["PE 1 (", "in rushmem_put() called", " in nvshmem_int_put", "it reads address 0x50000000"],
+        ),
+        (
+            "wild on a stream",
+            &[
+                "PE 1 (",
+                "in rushmem_put_on_stream() called",
+                " in nvshmemx_int_put_on_stream",
+                "SIGSEGV: it reads",
+            ],
+        ),
         ("layout", &["nvshmem_init", "headers of another rushmem (device state 1, 8 bytes"]),
         ("later", &["nvshmem_fence", "headers of another rushmem (device state 2, 16 bytes", "PE 1"]),
         ("early", &["nvshmem_my_pe", "nvshmem_init comes first"]),

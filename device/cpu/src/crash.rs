@@ -25,6 +25,7 @@
 //! maps itself.
 
 mod address;
+mod deferred;
 mod text;
 
 use std::cell::UnsafeCell;
@@ -36,6 +37,8 @@ use std::time::Duration;
 
 use crate::os_thread::{self, OsThread, FAULTS};
 use crate::signals;
+
+pub use deferred::Deferred;
 
 /// The longest that the text may take.
 const PATIENCE: Duration = Duration::from_secs(5);

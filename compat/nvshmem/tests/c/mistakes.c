@@ -26,6 +26,7 @@ int main(int argc, char **argv)
   if (!strcmp(what, "layout")) rushmem_nvshmem_attach(fill, 1, 8);
   nvshmem_init();
   int *words = nvshmem_malloc(16 * sizeof *words), local[16] = {0};
+  const int *volatile wild = (const int *) 0x5000000000;
   /* Words on both sides of memory that was given back. */
   int *before = nvshmem_malloc(4096), *freed = nvshmem_malloc(4096), *behind = nvshmem_malloc(4096);
   nvshmem_free(freed);
@@ -43,6 +44,12 @@ int main(int argc, char **argv)
       nvshmemx_int_wait_until_all_on_stream(words, (size_t) 1 << 40, local, NVSHMEM_CMP_EQ, 0, NULL);
     if (!strcmp(what, "between"))
       nvshmemx_int_wait_until_all_on_stream(before, behind + 1 - before, local, NVSHMEM_CMP_EQ, 0, NULL);
+    if (!strcmp(what, "wild")) nvshmem_int_put(words, wild, 4, 0);
+    if (!strcmp(what, "wild on a stream")) {
+      nvshmemx_int_put_on_stream(words, wild, 4, 0, NULL);
+      nvshmemx_quiet_on_stream(NULL);
+      pause();
+    }
     if (!strcmp(what, "later")) rushmem_nvshmem_attach(fill, 2, 16), nvshmem_fence();
     if (!strcmp(what, "killed")) kill(getpid(), SIGKILL);
     if (!strcmp(what, "exit")) {

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use corosensei::Coroutine;
 
-use super::address;
-use super::{Facts, KNOWLEDGE, NOT_OURS, PREPARED};
+use super::deferred::{self, Deferred};
+use super::{address, Facts, KNOWLEDGE, NOT_OURS, PREPARED};
 use crate::function::Function;
 use crate::os_thread::OsThread;
 use crate::outcome::place_text;
@@ -95,7 +95,9 @@ fn callers(text: &mut String, place: &SourcePlace) {
 
 /// `None`: it is neither in a call of the C ABI nor at an address of symmetric memory.
 fn of_host(facts: &Facts, counters: &Counters) -> Option<String> {
-    let functions = counters.functions();
+    let deferred = deferred::current();
+    // Of a call that another thread carries out, those of the thread that made it.
+    let functions = deferred.map_or(counters, Deferred::from).functions();
     let own = PREPARED.get().map(|prepared| prepared.own.clone()).unwrap_or_default();
     // The outermost of this library's functions that C can name.
     let is_call = |function: &Function| {
@@ -108,8 +110,9 @@ fn of_host(facts: &Facts, counters: &Counters) -> Option<String> {
     let entry = unsafe { libc::getauxval(libc::AT_ENTRY) } as usize;
     // A program that this is linked into has code of its own beside.
     let is_apart = !own.contains(&entry);
-    let inside =
-        call.is_some() || is_apart && functions.iter().any(|function| own.contains(&function.counter));
+    let inside = call.is_some()
+        || deferred.is_some()
+        || is_apart && functions.iter().any(|function| own.contains(&function.counter));
     let memory = KNOWLEDGE.get().is_some_and(|knowledge| (knowledge.covers)(facts.address));
     let who = KNOWLEDGE.get().and_then(|knowledge| (knowledge.who)());
     let who = who.unwrap_or_else(|| format!("process {}", parent()));
@@ -117,25 +120,40 @@ fn of_host(facts: &Facts, counters: &Counters) -> Option<String> {
         return super::tells_of_all().then(|| of_others(facts, &who, &functions));
     }
     let mut text = format!("rushmem [error] {who}");
-    let outside = match call {
-        Some(call) => {
+    let outside = match (call, deferred) {
+        (Some(call), _) => {
             let _ = write!(text, ", in {}()", functions[call].name);
             &functions[call + 1..]
         }
-        None => &functions[..],
+        (None, Some(deferred)) => {
+            let _ = write!(text, ", in {}", deferred.what());
+            &functions[..]
+        }
+        (None, None) => &functions[..],
     };
+    let is_named = call.is_some() || deferred.is_some();
     let is_of_a_library = |function: &&Function| {
         let library = |file: &Path| file.starts_with("/usr") || file.starts_with("/rustc");
         own.contains(&function.counter)
             || function.file.as_deref().is_some_and(library)
             || is_system(function.counter, entry)
     };
-    if let Some(caller) = outside.iter().find(|function| !is_of_a_library(function)) {
-        let _ = write!(text, "{}{}", if call.is_some() { " called" } else { "" }, place(caller));
+    // Through libraries on top of the C ABI up to the program.
+    let callers = outside.iter().filter(|function| !is_of_a_library(function)).take(CALLERS);
+    for (i, caller) in callers.enumerate() {
+        let separator = if i == 0 { "" } else { "," };
+        let _ = write!(text, "{separator}{}{}", if is_named { " called" } else { "" }, place(caller));
+        if !is_named || is_in_program(caller.counter, entry) {
+            break;
+        }
+    }
+    if deferred.is_some() {
+        let _ = write!(text, ", on thread `{}`", thread_name());
     }
     let _ = write!(text, ": {}", said(facts));
-    if call.is_some() && !memory {
+    if is_named && !memory {
         text.push_str("\n  the memory that a pointer of this call means, or a part of it, is not there");
+        text.push_str(if deferred.is_some() { "; it must stay until the stream has come to it" } else { "" });
     }
     Some(text)
 }
@@ -175,11 +193,16 @@ fn place(function: &Function) -> String {
     }
 }
 
+fn is_in_program(counter: usize, entry: usize) -> bool {
+    let base = |address| module_of(address).map(|(_, base)| base);
+    base(counter) == base(entry)
+}
+
 /// Whether code lies in a library of the system, and not in the program.
 fn is_system(counter: usize, entry: usize) -> bool {
-    let Some((file, base)) = module_of(counter) else { return false };
-    let program = module_of(entry).is_some_and(|(_, program)| program == base);
-    !program && (file.starts_with("/usr") || file.starts_with("/lib") || file.starts_with("/lib64"))
+    let Some((file, _)) = module_of(counter) else { return false };
+    !is_in_program(counter, entry)
+        && (file.starts_with("/usr") || file.starts_with("/lib") || file.starts_with("/lib64"))
 }
 
 /// The program or library at an address, and where it begins.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rushmem_device_cpu::check;
+use rushmem_device_cpu::crash::Deferred;
 
 use super::sync::Sync;
 use super::{about, Work};
@@ -39,9 +40,12 @@ pub(super) unsafe fn job(w: &impl Home, what: &str, work: Work) -> StreamJob {
         what: what.to_owned(),
     };
     let what = format!("{what} on a stream");
-    let name = what.clone();
-    // SAFETY: the caller vouches for the addresses.
-    StreamJob { what, run: Box::new(move || unsafe { worker.run(work) }.map_err(|e| e.context(name))) }
+    let (name, deferred) = (what.clone(), Deferred::new(&what));
+    let run = move || {
+        // SAFETY: the caller vouches for the addresses.
+        deferred.run(|| unsafe { worker.run(work) }).map_err(|e| e.context(name))
+    };
+    StreamJob { what, run: Box::new(run) }
 }
 
 /// What the work needs of its world.
