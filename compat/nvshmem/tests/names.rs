@@ -12,6 +12,7 @@ mod bitcode;
 mod forms;
 #[path = "common/nvcc.rs"]
 mod nvcc;
+mod users;
 
 use nvcc::{nvcc, whole};
 
