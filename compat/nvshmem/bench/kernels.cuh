@@ -185,11 +185,12 @@ template <typename S, bool moves> DEV void get_bw_from(const job &j) {
   });
 }
 
+/* A round's place is fresh, as in rushmem-perf: else the compiler makes two addresses of it. */
 template <typename S> DEV void p_bw(const job &j) {
   const part my = part_of<S>(j.bytes);
   const uint64_t end = (my.begin + my.size) / 8;
   timed<true>(j, [&](uint64_t round) {
-    uint64_t *to = reinterpret_cast<uint64_t *>(j.to + target(j, round));
+    uint64_t *to = reinterpret_cast<uint64_t *>(fresh(j.to + target(j, round)));
     for (uint64_t i = my.begin / 8 + S::rank(); i < end; i += S::size())
       nvshmem_uint64_p(to + i, j.salt + i, j.peer);
   });
@@ -248,10 +249,30 @@ template <typename S> DEV void barrier_all(const job &j) { synchronise<S>(j, [] 
 template <typename S> DEV void team_sync(const job &j) { synchronise<S>(j, [] { S::team_sync(); }); }
 template <typename S> DEV void team_barrier(const job &j) { synchronise<S>(j, [] { S::team_barrier(); }); }
 
+/* After the timed batches, as in rushmem-perf: are the sums there when a call returns? */
+template <typename S, typename Call>
+static __device__ __noinline__ void check_sums(const job &j, size_t n, Call call) {
+  float *const to = reinterpret_cast<float *>(j.to), *const from = reinterpret_cast<float *>(j.from);
+  for (uint64_t round = 0; round < 2; ++round) {
+    for (size_t i = S::rank(); i < n; i += S::size()) to[i] = -1.0f;
+    S::team_sync();
+    call(round);
+    const size_t step = n < 1024 ? 1 : n / 1024;
+    for (size_t i = S::rank() * step; i < n; i += S::size() * step) {
+      float sum = nvshmem_float_g(from + i, 0);
+      for (int pe = 1; pe < j.pes; ++pe) sum += nvshmem_float_g(from + i, pe);
+      if (to[i] != sum) atomicAdd(reinterpret_cast<unsigned long long *>(j.bad), 1ull);
+    }
+    S::team_sync();
+  }
+}
+
 template <typename S> DEV void reduce(const job &j) {
   float *const to = reinterpret_cast<float *>(j.to), *const from = reinterpret_cast<float *>(j.from);
   const size_t n = j.bytes / sizeof(float);
-  timed<false>(j, [=](uint64_t) { S::reduce(fresh(to), fresh(from), n); });
+  const auto call = [=](uint64_t) { S::reduce(fresh(to), fresh(from), n); };
+  timed<false>(j, call);
+  check_sums<S>(j, n, call);
 }
 
 #endif
