@@ -21,6 +21,14 @@ pub(crate) struct Counters {
     exact: bool,
 }
 
+/// What becomes of a frame.
+enum FrameFate {
+    Skip,
+    Keep,
+    /// The last that is kept.
+    End,
+}
+
 /// A place in a kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct SourcePlace {
@@ -90,18 +98,45 @@ impl Counters {
 
     #[inline(never)]
     fn collect(&mut self, begins: impl Fn(usize) -> bool) {
-        self.count = 0;
         let mut started = false;
+        self.walk(|counter| {
+            started |= begins(counter);
+            if started {
+                FrameFate::Keep
+            } else {
+                FrameFate::Skip
+            }
+        });
+    }
+
+    /// Of the calling function up to `callers` frames outside of `own`, its library's code.
+    pub(crate) fn of_callers(own: &Range<usize>, callers: usize) -> Counters {
+        let mut counters = Counters::default();
+        let mut outside = 0;
+        counters.walk(|counter| {
+            outside += usize::from(!own.contains(&counter));
+            if outside < callers {
+                FrameFate::Keep
+            } else {
+                FrameFate::End
+            }
+        });
+        counters
+    }
+
+    #[inline(never)]
+    fn walk(&mut self, mut what: impl FnMut(usize) -> FrameFate) {
+        self.count = 0;
         // SAFETY: what must be in step is another system's library.
         unsafe {
             backtrace::trace_unsynchronized(|frame| {
                 let counter = frame.ip() as usize;
-                started |= begins(counter);
-                if started && counter != 0 {
+                let fate = if counter == 0 { FrameFate::Skip } else { what(counter) };
+                if !matches!(fate, FrameFate::Skip) {
                     self.at[self.count] = counter;
                     self.count += 1;
                 }
-                self.count < DEPTH
+                !matches!(fate, FrameFate::End) && self.count < DEPTH
             });
         }
     }

@@ -7,6 +7,9 @@ use std::ptr::null;
 use super::PREPARED;
 use crate::stack_trace::Counters;
 
+/// Functions above the runtime that are looked at: a library's, and the program's.
+const CALLERS: usize = 3;
+
 thread_local! {
     /// What the thread carries out. The text's child reads it: no destructor, and no first use.
     static CURRENT: Cell<*const Deferred> = const { Cell::new(null()) };
@@ -25,7 +28,8 @@ impl Deferred {
     /// The call that the thread is in; `what` it is where its name cannot be found out. Looks at the stack,
     /// unless faults have no texts.
     pub fn new(what: &str) -> Deferred {
-        let from = PREPARED.get().map(|_| Counters::of_this_call()).unwrap_or_default();
+        let prepared = PREPARED.get();
+        let from = prepared.map(|prepared| Counters::of_callers(&prepared.own, CALLERS)).unwrap_or_default();
         Deferred { what: what.to_owned(), from: Box::new(from) }
     }
 
