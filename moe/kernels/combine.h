@@ -146,37 +146,137 @@ __device__ inline void push_packets(const exchange &e, const summing &s, packet 
   }
 }
 
-/* A part of a sum, as the home will read it. */
-__device__ inline void store_sum(const exchange &e, const summing &s, unsigned char *to, range fours) {
-  for (uint32_t at = fours.begin + lane_of(); at < fours.end; at += sums * lanes) {
-    if (is_row(e, s)) {
-      uint64_t v[sums];
+/* ---- rows that come by pieces ---- */
+
+/* The part of a sum that has flag `part` of `parts`, in fours: whole multiples of 16 bytes of any type. */
+__device__ inline range flagged(const exchange &e, uint32_t part, uint32_t parts) {
+  const range r = part_of(e.hidden / 16, part, parts);
+  return {4 * r.begin, 4 * r.end};
+}
+
+/* What a lane has of a piece of `n * lanes` fours. Where 16-bit numbers become 16-bit numbers (`twos`) two
+ * fours lie side by side, so that a lane loads and stores 16 bytes; else those of the lanes do. */
+template <bool twos> __device__ inline uint32_t four_of_lane(uint32_t j) {
+  return twos ? 2 * (lane_of() + j / 2 * lanes) + j % 2 : lane_of() + j * lanes;
+}
+
+__device__ inline void add_to(four &total, four v, bool scaled, float by) {
+  if (scaled) scale_four(v, by);
+  add_four(total, v);
+}
+
+/* Adds a piece. Where it is not full, what is added past its end is not used. */
+template <bool twos, bool scaled, uint32_t n>
+__device__ inline void add_piece(const unsigned char *piece, bool narrow, float by, four (&total)[n]) {
 #pragma unroll
-      for (uint32_t j = 0; j < sums; ++j) v[j] = at + j * lanes < fours.end ? load8(s.rows[0] + size_t(at + j * lanes) * 8) : 0;
-#pragma unroll
-      for (uint32_t j = 0; j < sums; ++j) {
-        if (at + j * lanes < fours.end) store8(to + size_t(at + j * lanes) * 8, v[j]);
-      }
-    } else {
-      four v[sums] = {};
-      sum_of(e, s, at, fours.end, v);
-#pragma unroll
-      for (uint32_t j = 0; j < sums; ++j) {
-        if (at + j * lanes >= fours.end) break;
-        if (s.shares[0].narrow) store8(to + size_t(at + j * lanes) * 8, narrow_of(v[j]));
-        else store16(to + size_t(at + j * lanes) * 16, floats_of(v[j]));
-      }
+  for (uint32_t j = 0; j < n; ++j) {
+    const uint32_t at = four_of_lane<twos>(j);
+    if constexpr (!twos) {
+      add_to(total[j], narrow ? four_of_narrow(load8(piece + at * 8)) : four_of_floats(load16(piece + at * 16)), scaled, by);
+    } else if (j % 2 == 0) {
+      const uint4 q = load16(piece + at * 8);
+      add_to(total[j], four_of_narrow(static_cast<uint64_t>(q.y) << 32 | q.x), scaled, by);
+      add_to(total[j + 1], four_of_narrow(static_cast<uint64_t>(q.w) << 32 | q.z), scaled, by);
     }
   }
 }
 
+/* A row to be added: where it has a four, of how many bytes, and what it is multiplied by. */
+struct term {
+  const unsigned char *row;
+  uint32_t four_bytes;
+  bool scaled;
+  float by;
+};
+
+/* Adds up `terms` rows, which `term_of` describes, by pieces of `n * lanes` fours; `put` gets the sums: the
+ * place of four `j` of a lane's. */
+template <bool twos, uint32_t n, typename TermOf, typename Put>
+__device__ inline void add_rows(pieces &through, uint32_t terms, range fours, const TermOf &term_of, const Put &put) {
+  constexpr uint32_t each = n * lanes;
+  uint32_t ahead = terms == 0 ? fours.end : fours.begin, of = 0;
+  const auto fetch = [&] {
+    if (ahead >= fours.end) return through.fetch(nullptr, 0);
+    const term from = term_of(of);
+    const uint32_t count = fours.end - ahead < each ? fours.end - ahead : each;
+    through.fetch(from.row + size_t(ahead) * from.four_bytes, count * from.four_bytes);
+    if (++of < terms) return;
+    of = 0;
+    ahead += each;
+  };
+#pragma unroll 1
+  for (uint32_t i = 0; i < MOE_PIECES; ++i) fetch();
+  /* What may be added to without a change: -0. */
+  const float nothing = terms == 0 ? 0.0f : -0.0f;
+#pragma unroll 1
+  for (uint32_t base = fours.begin; base < fours.end; base += each) {
+    four total[n];
+#pragma unroll
+    for (uint32_t j = 0; j < n; ++j) total[j] = four_of(nothing);
+#pragma unroll 1
+    for (uint32_t i = 0; i < terms; ++i) {
+      const term one = term_of(i);
+      const unsigned char *piece = through.take();
+      if (one.scaled) add_piece<twos, true>(piece, one.four_bytes == 8, one.by, total);
+      else add_piece<twos, false>(piece, one.four_bytes == 8, 1, total);
+      __syncwarp();
+      fetch();
+    }
+#pragma unroll
+    for (uint32_t j = 0; j < n; ++j) {
+      const uint32_t at = base + four_of_lane<twos>(j);
+      if (at < fours.end) put(at, j, total);
+    }
+  }
+}
+
+/* A row that goes as it is. */
+__device__ inline void copy_row(pieces &through, const unsigned char *row, unsigned char *to, range fours) {
+  const uint32_t end = fours.end * 8;
+  uint32_t ahead = fours.begin * 8;
+  const auto fetch = [&] {
+    const uint32_t n = end - ahead < piece_bytes ? end - ahead : piece_bytes;
+    through.fetch(row + ahead, n);
+    ahead += n;
+  };
+#pragma unroll 1
+  for (uint32_t i = 0; i < MOE_PIECES; ++i) fetch();
+#pragma unroll 1
+  for (uint32_t base = fours.begin * 8; base < end; base += piece_bytes) {
+    const unsigned char *piece = through.take();
+#pragma unroll
+    for (uint32_t j = 0; j < piece_bytes / 16 / lanes; ++j) {
+      const uint32_t at = (lane_of() + j * lanes) * 16;
+      if (base + at < end) store16(to + base + at, load16(piece + at));
+    }
+    __syncwarp();
+    fetch();
+  }
+}
+
+/* A part of a sum, as the home will read it. */
+template <bool narrow>
+__device__ inline void add_results(const exchange &e, const summing &s, pieces &through, unsigned char *to, range fours) {
+  constexpr bool twos = narrow && y_bytes == 2;
+  constexpr uint32_t n = piece_bytes / (4 * y_bytes) / lanes;
+  add_rows<twos, n>(
+      through, s.terms, fours, [&](uint32_t i) { return term{s.rows[i], 4 * y_bytes, MOE_LAYOUT != 1, s.weights[i]}; },
+      [&](uint32_t at, uint32_t j, const four(&total)[n]) {
+        if constexpr (!twos) store16(to + size_t(at) * 16, floats_of(total[j]));
+        else if (j % 2 == 0) store16(to + size_t(at) * 8, narrow_pair_of(total[j], total[j + 1]));
+      });
+}
+
+__device__ inline void store_sum(const exchange &e, const summing &s, pieces &through, unsigned char *to, range fours) {
+  if (is_row(e, s)) copy_row(through, s.rows[0], to, fours);
+  else if (y_bytes == 2 && s.shares[0].narrow) add_results<true>(e, s, through, to, fours);
+  else add_results<false>(e, s, through, to, fours);
+}
+
 /* To a home that is far, whole, from a composed copy. Out of line: the near path need not have its
  * registers. */
-__device__ __noinline__ void push_far(const exchange &e, const summing &s, unsigned char *home, uint64_t *flag, uint64_t round,
-                                      int pe) {
-  unsigned char *composed = scratch_of(e);
-  store_sum(e, s, composed, {0, e.hidden / 4});
-  __syncwarp();
+__device__ __noinline__ void push_far(const exchange &e, const summing &s, unsigned char *home, unsigned char *composed, uint64_t *flag,
+                                      uint64_t round, int pe) {
   const uint32_t quads = e.hidden / (s.shares[0].narrow ? 8 : 4);
   rushmem::put_signal<rushmem::warp>(as_quads(home), as_quads(composed), quads, flag, round, rushmem::signal::set, pe);
 }
@@ -222,17 +322,26 @@ __device__ inline void learn_known(const exchange &e, const rushmem::team &t, ui
 __device__ inline uint32_t parts_back(const exchange &e, uint32_t rows) { return parts_of(rows, (e.hidden + 4 * lanes - 1) / (4 * lanes)); }
 
 __device__ inline void push(const exchange &e, const rushmem::team &t, const products &y, uint64_t round, const uint32_t *start,
-                            summing &s) {
+                            summing &s, pieces &through) {
   const uint32_t ranks = static_cast<uint32_t>(t.n_pes()), total = start[ranks], fours = e.hidden / 4;
   uint32_t parts = 1;
   for (uint32_t rank = 0; rank < ranks; ++rank) {
     const uint32_t n = start[rank + 1] - start[rank], wanted = n <= e.few_back ? parts_back(e, total) : flags_of(e, n);
     if (n != 0 && wanted > parts) parts = wanted;
   }
-  const uint32_t items = total * parts;
-  const dealt d = deal(items);
+  /* Of many, tokens of all sources take turns, so that every link is busy all the time: row `row` of each of
+   * as many stretches of all tokens, one after the other. */
+  const bool turns = total * parts > gridDim.x * warps;
+  const uint32_t each = (total + ranks - 1) / ranks, items = turns ? each * ranks * parts : total * parts;
+  const dealt d = deal(items, all_hands());
   for (uint32_t item = d.first + warp_of(); item < items && warp_of() < d.each; item += d.step) {
-    const uint32_t at = item / parts, part = item - at * parts;
+    uint32_t at = item / parts;
+    const uint32_t part = item - at * parts;
+    if (turns) {
+      const uint32_t row = at / ranks;
+      at = (at - row * ranks + row * ranks * parts / d.step) % ranks * each + row;
+      if (at >= total) continue;
+    }
     uint32_t source = 0;
     while (source + 1 < ranks && start[source + 1] <= at) ++source;
     const uint32_t n = start[source + 1] - start[source], flags = flags_of(e, n);
@@ -246,12 +355,15 @@ __device__ inline void push(const exchange &e, const rushmem::team &t, const pro
       uint64_t *flag = e.result_flags + unit * e.parts + part;
       if (packed) {
         push_packets(e, s, e.result_packets + unit * (e.unit_bytes / 8), part_of(fours, part, parts), round, pe);
-      } else if (s.to) {
-        store_sum(e, s, s.to, part_of(fours, part, flags));
-        __syncwarp();
-        if (lane_of() == 0) announce(e.results + unit * e.unit_bytes, flag, round, pe);
       } else {
-        push_far(e, s, e.results + unit * e.unit_bytes, flag, round, pe);
+        unsigned char *home = e.results + unit * e.unit_bytes, *composed = s.to ? s.to : scratch_of(e);
+        store_sum(e, s, through, composed, flagged(e, part, flags));
+        __syncwarp();
+        if (s.to) {
+          if (lane_of() == 0) announce(home, flag, round, pe);
+        } else {
+          push_far(e, s, home, composed, flag, round, pe);
+        }
       }
     }
     __syncwarp();
@@ -279,54 +391,77 @@ __device__ inline four of_packets(const packet *slots, bool narrow, uint32_t at,
   return {{__uint_as_float(static_cast<uint32_t>(w[0])), __uint_as_float(static_cast<uint32_t>(w[0] >> 32)),
            __uint_as_float(static_cast<uint32_t>(w[1])), __uint_as_float(static_cast<uint32_t>(w[1] >> 32))}};
 }
-__device__ inline four of_row(const unsigned char *row, bool narrow, uint32_t at) {
-  if (narrow) return four_of_narrow(load8(row + size_t(at) * 8));
-  return four_of_floats(load16(row + size_t(at) * 16));
-}
 
-__device__ inline void collect(const exchange &e, const rushmem::team &t, const products &y, uint64_t round, const uint32_t *start,
-                               summing &s) {
-  const uint32_t n = start[t.my_pe() + 1] - start[t.my_pe()], fours = e.hidden / 4;
-  const bool packed = n <= e.few_back;
-  const uint32_t parts = packed ? parts_back(e, n) : flags_of(e, n), items = n * parts;
-  const dealt d = deal(items);
-  for (uint32_t item = d.first + warp_of(); item < items && warp_of() < d.each; item += d.step) {
-    const uint32_t token = item / parts, part = item - token * parts;
-    find_shares(e, t, round, token, s);
-    if (!packed) {
-      /* A lane for each share acquires it for the warp, which meets behind them. */
-      if (lane_of() < s.terms) {
-        const size_t unit = size_t(token) * e.units + s.shares[lane_of()].unit;
-        rushmem::signal_wait_until(e.result_flags + unit * e.parts + part, rushmem::cmp::ge, round);
-      }
-      __syncwarp();
-    }
-    const range mine = part_of(fours, part, parts);
-    for (uint32_t at = mine.begin + lane_of(); at < mine.end; at += sums * lanes) {
-      four total[sums] = {};
-      for (uint32_t i = 0; i < s.terms; ++i) {
-        const share &one = s.shares[i];
-        const bool narrow = one.narrow != 0;
-        const size_t unit = size_t(token) * e.units + one.unit;
-        const packet *slots = e.result_packets + unit * (e.unit_bytes / 8);
-        const unsigned char *row = e.results + unit * e.unit_bytes;
-        four v[sums] = {};
+/* A token's sum, of shares that come as packets. */
+__device__ inline void add_packets(const exchange &e, const summing &s, uint32_t token, unsigned char *out, range fours, uint64_t round) {
+  for (uint32_t at = fours.begin + lane_of(); at < fours.end; at += sums * lanes) {
+    four total[sums] = {};
+    for (uint32_t i = 0; i < s.terms; ++i) {
+      const share &one = s.shares[i];
+      const bool narrow = one.narrow != 0;
+      const packet *slots = e.result_packets + (size_t(token) * e.units + one.unit) * (e.unit_bytes / 8);
+      four v[sums] = {};
 #pragma unroll
-        for (uint32_t j = 0; j < sums; ++j) {
-          const uint32_t place = at + j * lanes;
-          if (place < mine.end) v[j] = packed ? of_packets(slots, narrow, place, round) : of_row(row, narrow, place);
-        }
-#pragma unroll
-        for (uint32_t j = 0; j < sums; ++j) {
-          if (narrow && e.weighted && MOE_LAYOUT != 1 && !e.rounded) scale_four(v[j], one.weight);
-          if (i == 0) total[j] = v[j];
-          else add_four(total[j], v[j]);
-        }
+      for (uint32_t j = 0; j < sums; ++j) {
+        if (at + j * lanes < fours.end) v[j] = of_packets(slots, narrow, at + j * lanes, round);
       }
 #pragma unroll
       for (uint32_t j = 0; j < sums; ++j) {
-        const uint32_t place = at + j * lanes;
-        if (place < mine.end) store_four(y.out + size_t(token) * e.hidden * out_bytes, place, total[j]);
+        if (narrow && e.weighted && MOE_LAYOUT != 1 && !e.rounded) scale_four(v[j], one.weight);
+        if (i == 0) total[j] = v[j];
+        else add_four(total[j], v[j]);
+      }
+    }
+#pragma unroll
+    for (uint32_t j = 0; j < sums; ++j) {
+      if (at + j * lanes < fours.end) store_four(out, at + j * lanes, total[j]);
+    }
+  }
+}
+
+/* The same of shares that have come as rows: all of 16-bit numbers, or not. */
+template <bool narrow>
+__device__ inline void add_shares(const exchange &e, const summing &s, pieces &through, uint32_t token, unsigned char *out, range fours) {
+  constexpr bool twos = narrow && out_bytes == 2;
+  constexpr uint32_t n = piece_bytes / (narrow ? 8 : 16) / lanes;
+  add_rows<twos, n>(
+      through, s.terms, fours,
+      [&](uint32_t i) {
+        const share &one = s.shares[i];
+        const bool short_one = narrow || one.narrow != 0;
+        return term{e.results + (size_t(token) * e.units + one.unit) * e.unit_bytes, short_one ? 8u : 16u,
+                    MOE_LAYOUT != 1 && !e.rounded && short_one, one.weight};
+      },
+      [&](uint32_t at, uint32_t j, const four(&total)[n]) {
+        if constexpr (!twos) store_four(out, at, total[j]);
+        else if (j % 2 == 0) store_pair(out, at, total[j], total[j + 1]);
+      });
+}
+
+__device__ inline void collect(const exchange &e, const rushmem::team &t, const products &y, uint64_t round, const uint32_t *start,
+                               summing &s, pieces &through) {
+  const uint32_t n = start[t.my_pe() + 1] - start[t.my_pe()], fours = e.hidden / 4;
+  const bool packed = n <= e.few_back;
+  const uint32_t parts = packed ? parts_back(e, n) : flags_of(e, n), items = n * parts;
+  const dealt d = deal(items, all_hands());
+  for (uint32_t item = d.first + warp_of(); item < items && warp_of() < d.each; item += d.step) {
+    const uint32_t token = item / parts, part = item - token * parts;
+    find_shares(e, t, round, token, s);
+    unsigned char *out = y.out + size_t(token) * e.hidden * out_bytes;
+    if (packed) {
+      add_packets(e, s, token, out, part_of(fours, part, parts), round);
+    } else {
+      /* A lane for each share acquires it for the warp, which meets behind them. */
+      const bool has = lane_of() < s.terms;
+      if (has) {
+        const size_t unit = size_t(token) * e.units + s.shares[lane_of()].unit;
+        rushmem::signal_wait_until(e.result_flags + unit * e.parts + part, rushmem::cmp::ge, round);
+      }
+      pieces::behind_flags();
+      if (y_bytes == 2 && __ballot_sync(all_lanes, has && !s.shares[lane_of()].narrow) == 0) {
+        add_shares<true>(e, s, through, token, out, flagged(e, part, parts));
+      } else {
+        add_shares<false>(e, s, through, token, out, flagged(e, part, parts));
       }
     }
     __syncwarp();
@@ -335,12 +470,18 @@ __device__ inline void collect(const exchange &e, const rushmem::team &t, const 
 
 /* Both, or the half that a launch is for. */
 template <bool pushes, bool collects>
-__device__ inline void combine(const exchange &e, const rushmem::team &t, const products &y, uint64_t round) {
+__device__ inline void combine(const exchange &e, const rushmem::team &t, const products &y, uint64_t round, unsigned char *shared) {
   __shared__ uint32_t start[most_ranks + 1];
   __shared__ summing of_warps[warps];
   learn_known(e, t, round, start);
-  if constexpr (pushes) push(e, t, y, round, start, of_warps[warp_of()]);
-  if constexpr (collects) collect(e, t, y, round, start, of_warps[warp_of()]);
+  /* Only a round that is not all of packets has room for pieces. */
+  pieces through{};
+  bool has_rows = false;
+  for (uint32_t rank = 0; rank < static_cast<uint32_t>(t.n_pes()); ++rank) has_rows |= start[rank + 1] - start[rank] > e.few_back;
+  if (has_rows) through.begin(shared + warp_of() * room_of_pieces);
+  summing &s = of_warps[warp_of()];
+  if constexpr (pushes) push(e, t, y, round, start, s, through);
+  if constexpr (collects) collect(e, t, y, round, start, s, through);
 }
 
 }  // namespace moe

@@ -33,6 +33,7 @@
  * A peer that is slow holds this rank up for one round, and nothing of it is lost. Reads that are followed by
  * such an acknowledgement have returned before it: a kernel's loads have, before the next kernel of the
  * stream begins, and in one kernel those of a warp before its lanes meet.
+ * So send n and receive n may be side by side, too: a dispatch of many tokens has blocks for each.
  *
  * Ranks that are absent (`absent`, the same on all) are neither sent to nor waited for; their experts get
  * nothing.
@@ -167,15 +168,21 @@ __device__ inline range part_of(uint32_t all, uint32_t part, uint32_t parts) {
   return {begin < all ? begin : all, end < all ? end : all};
 }
 
+/* The blocks that do one thing: this one's number among them, and how many they are. */
+struct crew {
+  uint32_t block, blocks;
+};
+__device__ inline crew all_hands() { return {blockIdx.x, gridDim.x}; }
+
 /* Items are dealt out to the warps of all blocks: evenly to blocks, and to a block as many side by side. */
 struct dealt {
   uint32_t first, step; /* the block's first item of all, and from one turn to the next */
   uint32_t each;        /* items of a turn */
 };
-__device__ inline dealt deal(uint32_t items) {
+__device__ inline dealt deal(uint32_t items, const crew &c) {
   uint32_t each = 1;
-  if (items > gridDim.x) each = items >= gridDim.x * warps ? warps : (items + gridDim.x - 1) / gridDim.x;
-  return {blockIdx.x * each, gridDim.x * each, each};
+  if (items > c.blocks) each = items >= c.blocks * warps ? warps : (items + c.blocks - 1) / c.blocks;
+  return {c.block * each, c.blocks * each, each};
 }
 
 /* Parts of rows that come as packets, which need no agreement: as many as give every block one. */

@@ -33,40 +33,44 @@ __device__ inline bool may_combine(const exchange &e, uint64_t round) {
 extern "C" __global__ void MOE_BOUNDS dispatch(MOE_PARAMETER rushmem::team t, MOE_PARAMETER exchange e, MOE_PARAMETER tokens in, MOE_PARAMETER received r) {
   RUSHMEM_DYNAMIC_SHARED(unsigned char, shared);
   const uint64_t round = e.sent[blockIdx.x] + 1;
-  moe::send(e, t, in, round);
-  moe::receive(e, t, r, round, shared);
+  const uint32_t senders = moe::senders_of(e, in);
+  moe::send(e, t, in, round, senders);
+  if (blockIdx.x >= senders) moe::receive(e, t, r, round, senders, shared);
   moe::count_round(e, e.sent, round);
   moe::count_round(e, e.received, round);
 }
 
 extern "C" __global__ void MOE_BOUNDS dispatch_send(MOE_PARAMETER rushmem::team t, MOE_PARAMETER exchange e, MOE_PARAMETER tokens in) {
   const uint64_t round = e.sent[blockIdx.x] + 1;
-  moe::send(e, t, in, round);
+  moe::send(e, t, in, round, 0);
   moe::count_round(e, e.sent, round);
 }
 
 extern "C" __global__ void MOE_BOUNDS dispatch_receive(MOE_PARAMETER rushmem::team t, MOE_PARAMETER exchange e, MOE_PARAMETER received r) {
   RUSHMEM_DYNAMIC_SHARED(unsigned char, shared);
   const uint64_t round = e.received[blockIdx.x] + 1;
-  moe::receive(e, t, r, round, shared);
+  moe::receive(e, t, r, round, 0, shared);
   moe::count_round(e, e.received, round);
 }
 
 extern "C" __global__ void MOE_BOUNDS combine(MOE_PARAMETER rushmem::team t, MOE_PARAMETER exchange e, MOE_PARAMETER products y) {
+  RUSHMEM_DYNAMIC_SHARED(unsigned char, shared);
   const uint64_t round = e.received[blockIdx.x];
   if (moe::may_combine(e, round)) {
-    moe::combine<true, true>(e, t, y, round);
+    moe::combine<true, true>(e, t, y, round, shared);
   }
   moe::count_round(e, e.combined, round);
 }
 
 extern "C" __global__ void MOE_BOUNDS combine_send(MOE_PARAMETER rushmem::team t, MOE_PARAMETER exchange e, MOE_PARAMETER products y) {
+  RUSHMEM_DYNAMIC_SHARED(unsigned char, shared);
   const uint64_t round = e.received[blockIdx.x];
-  if (moe::may_combine(e, round)) moe::combine<true, false>(e, t, y, round);
+  if (moe::may_combine(e, round)) moe::combine<true, false>(e, t, y, round, shared);
 }
 
 extern "C" __global__ void MOE_BOUNDS combine_receive(MOE_PARAMETER rushmem::team t, MOE_PARAMETER exchange e, MOE_PARAMETER products y) {
+  RUSHMEM_DYNAMIC_SHARED(unsigned char, shared);
   const uint64_t round = e.received[blockIdx.x];
-  if (moe::may_combine(e, round)) moe::combine<false, true>(e, t, y, round);
+  if (moe::may_combine(e, round)) moe::combine<false, true>(e, t, y, round, shared);
   moe::count_round(e, e.combined, round);
 }

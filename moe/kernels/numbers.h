@@ -163,6 +163,7 @@ __device__ inline float from_narrow(uint32_t bits) { return MOE_Y == 1 ? from_ha
 struct four {
   float v[4];
 };
+__device__ inline four four_of(float x) { return {{x, x, x, x}}; }
 __device__ inline four four_of_floats(uint4 q) {
   return {{__uint_as_float(q.x), __uint_as_float(q.y), __uint_as_float(q.z), __uint_as_float(q.w)}};
 }
@@ -208,6 +209,25 @@ __device__ inline uint64_t narrow_of(const four &f) {
   const uint32_t low = half ? to_half_pair(f.v[0], f.v[1]) : to_bf16_pair(f.v[0], f.v[1]);
   const uint32_t high = half ? to_half_pair(f.v[2], f.v[3]) : to_bf16_pair(f.v[2], f.v[3]);
   return static_cast<uint64_t>(high) << 32 | low;
+}
+
+/* Two fours side by side, in 16 bytes. */
+__device__ inline uint4 narrow_pair_of(const four &f, const four &g) {
+  const uint64_t a = narrow_of(f), b = narrow_of(g);
+  return make_uint4(static_cast<uint32_t>(a), static_cast<uint32_t>(a >> 32), static_cast<uint32_t>(b), static_cast<uint32_t>(b >> 32));
+}
+__device__ inline void store_pair(unsigned char *row, uint32_t at, const four &f, const four &g) {
+  if constexpr (out_bytes == 2) {
+    uint4 both;
+    if (MOE_OUT == 1) {
+      both = make_uint4(to_half_pair(f.v[0], f.v[1]), to_half_pair(f.v[2], f.v[3]), to_half_pair(g.v[0], g.v[1]),
+                        to_half_pair(g.v[2], g.v[3]));
+    } else {
+      both = make_uint4(to_bf16_pair(f.v[0], f.v[1]), to_bf16_pair(f.v[2], f.v[3]), to_bf16_pair(g.v[0], g.v[1]),
+                        to_bf16_pair(g.v[2], g.v[3]));
+    }
+    *reinterpret_cast<uint4 *>(row + size_t(at) * 8) = both;
+  }
 }
 
 /* A product and a sum, rounded one after the other, so that every compiler makes the same bits. */

@@ -186,7 +186,9 @@ __device__ inline void take_row(const exchange &e, const received &r, const unsi
 }
 
 /* By all blocks: what else a result says. */
-__device__ inline void tell_of_round(const exchange &e, const rushmem::team &t, const received &r, known &k, const table &all) {
+__device__ inline void tell_of_round(const exchange &e, const rushmem::team &t, const received &r, known &k, const table &all,
+                                     const crew &c) {
+  static_cast<void>(c);
   const uint32_t first = static_cast<uint32_t>(t.my_pe()) * e.experts_a_rank;
   if (is_clerk() && r.counts) {
 #if MOE_LAYOUT == 1
@@ -203,7 +205,7 @@ __device__ inline void tell_of_round(const exchange &e, const rushmem::team &t, 
 #if MOE_LAYOUT == 1
   const uint32_t ranks = static_cast<uint32_t>(t.n_pes());
   const uint32_t n = ranks * e.max_tokens * e.top_k;
-  for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) {
+  for (uint32_t i = c.block * blockDim.x + threadIdx.x; i < n; i += c.blocks * blockDim.x) {
     const uint32_t at = i / e.top_k, j = i - at * e.top_k, source = at / e.max_tokens, token = at - source * e.max_tokens;
     const bool has = !k.failure && token < k.start[source + 1] - k.start[source];
     const uint32_t id = has ? id_at(word_at(all, ids_of(e, t, all, {source, token}) + j / 4), j % 4) : nowhere;
@@ -218,8 +220,9 @@ __device__ inline void tell_of_round(const exchange &e, const rushmem::team &t, 
 #endif
 }
 
-/* All of this block's part of receiving. */
-__device__ inline void receive(const exchange &e, const rushmem::team &t, const received &r, uint64_t round, unsigned char *shared) {
+/* All of this block's part of receiving, which the first `senders` blocks have none of. */
+__device__ inline void receive(const exchange &e, const rushmem::team &t, const received &r, uint64_t round, uint32_t senders,
+                               unsigned char *shared) {
   __shared__ known k;
   __shared__ placed of_warps[warps];
   const uint32_t ranks = static_cast<uint32_t>(t.n_pes()), me = static_cast<uint32_t>(t.my_pe());
@@ -227,8 +230,11 @@ __device__ inline void receive(const exchange &e, const rushmem::team &t, const 
   const table all = table_of(e, t, round, shared);
   learn_routing(e, t, k, all);
   judge(e, t, k, all);
-  if (k.failure && blockIdx.x == 0 && threadIdx.x == 0) note_failure(e, round, k.failure, k.rank, k.about, k.count);
-  tell_of_round(e, t, r, k, all);
+  if (k.failure && is_clerk() && threadIdx.x == 0) note_failure(e, round, k.failure, k.rank, k.about, k.count);
+  crew c = all_hands();
+  c.block -= senders;
+  c.blocks -= senders;
+  tell_of_round(e, t, r, k, all, c);
   if (k.failure) return;
   begin_places(e, first, all);
   __syncthreads();
@@ -241,12 +247,17 @@ __device__ inline void receive(const exchange &e, const rushmem::team &t, const 
     const uint32_t n = k.counts[rank], wanted = n <= e.few ? parts_of(total, (e.row_words + lanes - 1) / lanes) : flags_of(e, n);
     if (n != 0 && wanted > parts) parts = wanted;
   }
-  const uint32_t items = total * parts;
-  const dealt d = deal(items);
+  /* Where rows come meanwhile, blocks begin at as many places as there are sources. */
+  const uint32_t groups = senders == 0 ? 1 : c.blocks < ranks ? c.blocks : ranks, group = c.block % groups;
+  const uint32_t each = (total + groups - 1) / groups, begin = each * group < total ? each * group : total;
+  const uint32_t items = (each < total - begin ? each : total - begin) * parts;
+  c.block /= groups;
+  c.blocks = (c.blocks - group + groups - 1) / groups;
+  const dealt d = deal(items, c);
   uint32_t counted = 0;
   for (uint32_t turn = d.first; turn < items; turn += d.step) {
     /* Rows in their order, as `before` only grows. */
-    const uint32_t base = turn / parts, item = turn + warp_of();
+    const uint32_t base = begin + turn / parts, item = turn + warp_of();
     if (MOE_LAYOUT != 1 && (base != counted || MOE_IN_PLACE)) {
       __syncthreads();
       advance(e, t, k, all, counted, base);
@@ -257,7 +268,7 @@ __device__ inline void receive(const exchange &e, const rushmem::team &t, const 
       __syncthreads();
     }
     if (warp_of() >= d.each || item >= items) continue;
-    const uint32_t at = item / parts, part = item - at * parts;
+    const uint32_t at = begin + item / parts, part = item % parts;
     const place_of_token p = locate(k, ranks, at);
     const uint32_t n = k.counts[p.source], flags = flags_of(e, n);
     const bool packed = n <= e.few;

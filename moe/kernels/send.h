@@ -48,22 +48,30 @@ __device__ inline void address(const exchange &e, const rushmem::team &t, const 
   __syncwarp();
 }
 
+/* Two weights, as packet `word` of a token's routing has them. */
+__device__ inline uint64_t weights_of(const exchange &e, const tokens &in, uint32_t token, uint32_t word) {
+  const uint32_t k = 2 * (word - id_words(e));
+  const float *weights = in.weights + size_t(token) * e.top_k;
+  const uint64_t first = __float_as_uint(weights[k]);
+  return k + 1 < e.top_k ? first | static_cast<uint64_t>(__float_as_uint(weights[k + 1])) << 32 : first;
+}
+
+/* The weights that this lane sends first, read before it is known where to. */
+__device__ inline uint64_t weights_ahead(const exchange &e, const rushmem::team &t, const tokens &in, uint32_t token) {
+  const uint32_t each = e.routing_words, word = lane_of() % each;
+  return lane_of() < each * static_cast<uint32_t>(t.n_pes()) && word >= id_words(e) ? weights_of(e, in, token, word) : 0;
+}
+
 __device__ inline void send_routing(const exchange &e, const rushmem::team &t, const tokens &in, uint64_t round, uint32_t token,
-                                    const outgoing &out) {
+                                    const outgoing &out, uint64_t ahead) {
   const uint32_t ranks = static_cast<uint32_t>(t.n_pes()), me = static_cast<uint32_t>(t.my_pe()), each = e.routing_words;
   packet *slots = routing_of(e, ranks, round & 1, me) + 1 + size_t(token) * each;
   for (uint32_t i = lane_of(); i < ranks * each; i += lanes) {
     const uint32_t rank = i / each, word = i - rank * each;
     if (is_absent(e, rank)) continue;
-    uint64_t value;
-    if (word < id_words(e)) {
-      value = *reinterpret_cast<const uint64_t *>(out.experts + 4 * word);
-    } else {
-      const uint32_t k = 2 * (word - id_words(e));
-      const float *weights = in.weights + size_t(token) * e.top_k;
-      value = __float_as_uint(weights[k]);
-      if (k + 1 < e.top_k) value |= static_cast<uint64_t>(__float_as_uint(weights[k + 1])) << 32;
-    }
+    uint64_t value = ahead;
+    if (word < id_words(e)) value = *reinterpret_cast<const uint64_t *>(out.experts + 4 * word);
+    else if (i >= lanes) value = weights_of(e, in, token, word);
     rushmem::put_packed(slots + word, value, round, t.world_pe(static_cast<int>(rank)));
   }
 }
@@ -224,8 +232,18 @@ __device__ inline void send_row(const exchange &e, const rushmem::team &t, const
   if (out.any_far) send_far(e, in, round, token, at, out);
 }
 
+/* From how many tokens and blocks on some blocks send while others receive. */
+constexpr uint32_t many_tokens = 2048, many_blocks = 64;
+
+/* The blocks that send the rows of a large round, a third, the first ones, while the others receive. 0: all
+ * do both, one after the other. */
+__device__ inline uint32_t senders_of(const exchange &e, const tokens &in) {
+  const uint64_t said = in.count_at ? *in.count_at : in.count;
+  return gridDim.x < many_blocks || said < many_tokens || said > e.max_tokens ? 0 : gridDim.x / 3;
+}
+
 /* All of this block's part of sending. */
-__device__ inline void send(const exchange &e, const rushmem::team &t, const tokens &in, uint64_t round) {
+__device__ inline void send(const exchange &e, const rushmem::team &t, const tokens &in, uint64_t round, uint32_t senders) {
   __shared__ outgoing of_warps[warps];
   outgoing &out = of_warps[warp_of()];
   const uint32_t ranks = static_cast<uint32_t>(t.n_pes()), me = static_cast<uint32_t>(t.my_pe());
@@ -240,13 +258,28 @@ __device__ inline void send(const exchange &e, const rushmem::team &t, const tok
   const uint32_t n = static_cast<uint32_t>(said);
   const bool packed = n <= e.few;
   const uint32_t parts = packed ? parts_of(n, (groups_of(e) + 1) / 2) : flags_of(e, n), items = n * parts;
-  const dealt d = deal(items);
+  crew c = all_hands();
+  if (senders != 0) {
+    /* By all blocks: those that receive need all of it before the first row. */
+    const dealt d = deal(n, c);
+    for (uint32_t token = d.first + warp_of(); token < n && warp_of() < d.each; token += d.step) {
+      const uint64_t weights = weights_ahead(e, t, in, token);
+      address(e, t, in, round & 1, token, out);
+      send_routing(e, t, in, round, token, out, weights);
+      __syncwarp();
+    }
+    if (c.block >= senders) return;
+    c.blocks = senders;
+  }
+  const dealt d = deal(items, c);
   for (uint32_t item = d.first + warp_of(); item < items && warp_of() < d.each; item += d.step) {
     const uint32_t token = item / parts, part = item - token * parts;
+    const bool routes = part == 0 && senders == 0;
+    const uint64_t weights = routes ? weights_ahead(e, t, in, token) : 0;
     uint4 ahead{};
     if (packed) ahead = read_ahead(e, in, token, part, parts);
     address(e, t, in, round & 1, token, out);
-    if (part == 0) send_routing(e, t, in, round, token, out);
+    if (routes) send_routing(e, t, in, round, token, out, weights);
     if (packed) send_packets(e, t, in, round, token, part, parts, out, ahead);
     else if (out.ranks != 0) send_row(e, t, in, round, token, part, parts, out);
     __syncwarp();

@@ -30,6 +30,14 @@ const CPU_SHAPE: (u32, u32) = (3, 64);
 const LARGE: usize = 112 << 10;
 /// The most shared memory of a block that any device of today has (compute capability 9.0 and 10.0).
 const MOST_SHARED: u32 = 227 << 10;
+/// Pieces of rows that a warp of a combine has under way in shared memory, `MOE_PIECES` of
+/// `kernels/pieces.h`; where a device has less shared memory, and in blocks of more warps than so many.
+const PIECES: u32 = 4;
+const FEW_PIECES: u32 = 2;
+const WARPS_OF_ALL_PIECES: u32 = 16;
+/// Bytes of a piece, and of a warp's barriers.
+const PIECE: usize = 2048;
+const BARRIERS: usize = 128;
 /// Packets, or as many bytes, that are a block's least share of a row: a warp's.
 const SHARE: u32 = 32;
 
@@ -48,6 +56,7 @@ pub struct Plan {
     in_place: bool,
     most: u64,
     threads: u32,
+    pieces: u32,
     shared_bytes: usize,
 }
 
@@ -72,6 +81,7 @@ impl Plan {
             in_place: false,
             most: 0,
             threads: 0,
+            pieces: PIECES,
             shared_bytes: 0,
         };
         let most_shared = u64::from(config.shared_routing.unwrap_or(MOST_SHARED));
@@ -96,6 +106,9 @@ impl Plan {
         let threads = if self.in_place || copied > LARGE { many } else { few };
         self.threads = config.threads.unwrap_or(threads);
         let warps = self.threads / 32;
+        if warps > WARPS_OF_ALL_PIECES {
+            self.pieces = FEW_PIECES;
+        }
         self.shared_bytes = match self.in_place {
             true => config.shared_bytes(self.ranks, warps.into()) as usize,
             false => copied,
@@ -109,12 +122,13 @@ impl Plan {
     }
 
     /// Where the device has no room for a block: whether there are other [`options`](Plan::options), with
-    /// which it needs less shared memory, because it reads the experts of all tokens where they came. They
-    /// are this plan's from then on.
+    /// which it needs less shared memory, because it reads the experts of all tokens where they came, and has
+    /// fewer pieces of rows under way. They are this plan's from then on.
     pub fn less_shared(&mut self) -> bool {
         let copied = !self.in_place;
         if copied {
             self.in_place = true;
+            self.pieces = FEW_PIECES;
             self.shape();
         }
         copied
@@ -143,21 +157,36 @@ impl Plan {
     /// The compiler's options for [`SOURCE`].
     pub fn options(&self) -> Vec<String> {
         // As many registers a thread as that leaves.
-        crate::source::options(&self.config, self.threads, (512 / self.threads).max(1), self.in_place)
+        crate::source::options(
+            &self.config,
+            self.threads,
+            (512 / self.threads).max(1),
+            self.pieces,
+            self.in_place,
+        )
     }
 
     /// Bytes of dynamic shared memory of a call's launch.
     pub fn shared_bytes(&self, call: Call) -> usize {
-        if call.receives() {
-            self.shared_bytes
-        } else {
-            0
+        match call {
+            Call::Dispatch | Call::DispatchReceive => self.shared_bytes,
+            Call::DispatchSend => 0,
+            Call::Combine | Call::CombineSend | Call::CombineReceive => self.bytes_of_pieces(),
         }
+    }
+
+    /// Of the pieces of a combine's warps (`room_of_pieces` of `kernels/pieces.h`). Rounds whose sums are all
+    /// packets have none.
+    fn bytes_of_pieces(&self) -> usize {
+        if self.exchange.max_tokens <= self.exchange.few_back {
+            return 0;
+        }
+        (self.threads / 32) as usize * (self.pieces as usize * PIECE + BARRIERS)
     }
 
     /// The most that a launch has: what [`blocks`](Plan::blocks) is asked with for each kernel.
     pub fn most_shared_bytes(&self) -> usize {
-        self.shared_bytes
+        self.shared_bytes.max(self.bytes_of_pieces())
     }
 
     /// Blocks of each launch, where the device has room for so many of the kernel of which it has room for
@@ -301,10 +330,6 @@ impl Call {
             Call::CombineSend => "combine_send",
             Call::CombineReceive => "combine_receive",
         }
-    }
-
-    fn receives(self) -> bool {
-        matches!(self, Call::Dispatch | Call::DispatchReceive)
     }
 
     /// After which calls it may come, and what has been done then.

@@ -10,7 +10,7 @@ macro_rules! parts {
 
 /// The text of all kernels, of the name `moe.cu`. Each part needs those before it.
 pub const KERNELS: &str =
-    parts!("exchange.h" "numbers.h" "send.h" "routing.h" "receive.h" "combine.h" "moe.cu");
+    parts!("exchange.h" "numbers.h" "send.h" "routing.h" "receive.h" "pieces.h" "combine.h" "moe.cu");
 
 /// As `kernels/numbers.h` counts them.
 fn number(float: Float) -> u32 {
@@ -21,10 +21,16 @@ fn number(float: Float) -> u32 {
     }
 }
 
-/// Its macros for a configuration, and so many blocks of so many threads on a multiprocessor; types, layout
-/// and whether the experts of all tokens are read in place are compiled in; sizes are not, so that few
-/// variants serve.
-pub(crate) fn options(config: &Config, threads: u32, blocks_each: u32, in_place: bool) -> Vec<String> {
+/// Its macros for a configuration, so many blocks of so many threads on a multiprocessor and so many pieces;
+/// types, layout and whether the experts of all tokens are read in place are compiled in; sizes are not, so
+/// that few variants serve.
+pub(crate) fn options(
+    config: &Config,
+    threads: u32,
+    blocks_each: u32,
+    pieces: u32,
+    in_place: bool,
+) -> Vec<String> {
     let (cast, scales) = match config.payload {
         Payload::Cast(Fp8::E4m3, scales) => (1, scales),
         Payload::Cast(Fp8::E5m2, scales) => (2, scales),
@@ -43,6 +49,7 @@ pub(crate) fn options(config: &Config, threads: u32, blocks_each: u32, in_place:
         ("Y", number(config.produced)),
         ("OUT", number(config.output)),
         ("LAYOUT", layout),
+        ("PIECES", pieces),
         ("IN_PLACE", in_place.into()),
     ];
     macros.map(|(name, value)| format!("-DMOE_{name}={value}")).into()

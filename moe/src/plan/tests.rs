@@ -35,6 +35,25 @@ fn a_device_with_less_shared_memory_is_given_other_options_once() {
     assert!(is_in_place(&Plan::new(less, 2, false, true).unwrap()));
 }
 
+/// Rounds whose sums are all packets need no room for pieces; others have it on every launch of a combine.
+#[test]
+fn combines_have_room_for_their_pieces() {
+    let bytes = |config: Config, call| Plan::new(config, 2, false, true).unwrap().shared_bytes(call);
+    let config = Config::new(128, 7168, 256, 8);
+    for call in [Call::Combine, Call::CombineSend, Call::CombineReceive] {
+        assert_eq!(bytes(config, call), 8 * (4 * 2048 + 128));
+        assert_eq!(bytes(config.threads(512), call), 16 * (4 * 2048 + 128));
+        assert_eq!(bytes(config.threads(1024), call), 32 * (2 * 2048 + 128));
+        assert_eq!(bytes(Config::new(32, 7168, 256, 8), call), 0);
+        assert_eq!(bytes(Config::new(33, 7168, 256, 8), call), 8 * (4 * 2048 + 128));
+    }
+    let far = Plan::new(Config::new(1, 7168, 256, 8), 2, true, true).unwrap();
+    assert_eq!(far.shared_bytes(Call::Combine), 8 * (4 * 2048 + 128));
+    let mut plan = Plan::new(config, 2, false, true).unwrap();
+    assert!(plan.less_shared() && plan.options().contains(&"-DMOE_PIECES=2".to_string()));
+    assert_eq!(plan.shared_bytes(Call::Combine), plan.threads() as usize / 32 * (2 * 2048 + 128));
+}
+
 #[test]
 fn what_is_too_large_is_refused_with_its_numbers() {
     let plan = Plan::new(Config::new(8, 64, 65534, 8).shared_routing(0), 2, false, true).unwrap();

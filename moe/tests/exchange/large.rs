@@ -104,3 +104,33 @@ fn more_tokens_than_shared_memory_has_room_for() {
         stream.destroy().unwrap();
     });
 }
+
+/// From 2048 tokens and 64 blocks on some blocks send while others receive: ranks that do and ranks that do
+/// not, in one round.
+#[test]
+fn some_blocks_send_while_others_receive() {
+    testing::pes(2).timeout(Duration::from_secs(240)).run(|world| {
+        let mut rng = Rng(seed(world));
+        let team = world.team();
+        let stream = world.stream().unwrap();
+        for (layout, shared_routing) in [(LAYOUTS[0], Some(0)), (LAYOUTS[1], None), (LAYOUTS[2], None)] {
+            let payload = Payload::Cast(Fp8::E4m3, Scales::F32);
+            let case = Case {
+                layout,
+                payload,
+                shared_routing,
+                few: 32,
+                threads: Some(32),
+                ..Case::new(2049, 16, 7, 3)
+            };
+            let bench = Bench::of(&team, case, case.config().blocks(65));
+            for counts in [[2049, 2048], [2047, 2048], [2049, 0], [3, 2048]] {
+                let seed = rng.next();
+                let all = bench.draw(seed, |_, rank| counts[rank]);
+                bench.round(&stream, seed, &all, Halves::Whole, || Duration::ZERO);
+            }
+            bench.free();
+        }
+        stream.destroy().unwrap();
+    });
+}

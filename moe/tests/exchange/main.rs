@@ -5,6 +5,7 @@ mod errors;
 mod groups;
 mod large;
 mod model;
+mod pieces;
 mod queued;
 
 use std::time::Duration;
