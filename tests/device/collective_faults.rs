@@ -2,7 +2,7 @@
 //! slot set that is in use, a team that is none. Each ends with an error that names what went wrong, on every
 //! PE.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rushmem::testing::{self, Exit, Job};
 use rushmem::{ErrorCode, Pe};

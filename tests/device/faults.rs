@@ -109,8 +109,8 @@ fn a_word_that_finds_no_room_in_the_ring_ends_at_its_limit() {
     if !processes(test) {
         return;
     }
-    if let Err(why) = rushmem::doctor::network() {
-        return skip(test, &why.to_string());
+    if let Err(why) = rushmem::doctor::network().unwrap() {
+        return skip(test, why);
     }
     let far = [("RUSHMEM_TRANSPORT", "ucx"), ("RUSHMEM_PES_PER_NODE", "1"), ("RUSHMEM_RING_SLOTS", "64")];
     let limits = [("RUSHMEM_STALL_REPORT", "0.5"), ("RUSHMEM_WAIT_TIMEOUT", "2")];
