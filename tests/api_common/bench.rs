@@ -33,6 +33,17 @@ pub fn made_quickly(source: &str) -> Source {
     Source::text(source).gpu_option("--Ofast-compile=max").cpu_option("-O0")
 }
 
+/// With queues, where there may be some: on GPUs kernels have them where they are compiled for them; on the
+/// CPU device all have.
+pub fn with_queues(source: Source) -> Source {
+    let queues = std::env::var("RUSHMEM_TRANSPORT").is_ok_and(|way| way.contains("queue"));
+    if queues {
+        source.option("-DRUSHMEM_NET_QUEUE")
+    } else {
+        source
+    }
+}
+
 /// A loaded file of kernels and the report that they write.
 pub struct Bench<'w> {
     /// Whose PE runs the kernels.
@@ -56,10 +67,7 @@ impl<'w> Bench<'w> {
 
     /// The same with options.
     pub fn of(world: &'w World, source: Source) -> Self {
-        // On GPUs kernels have queues where they are compiled for them; on the CPU device all have.
-        let queues = std::env::var("RUSHMEM_TRANSPORT").is_ok_and(|way| way.contains("queue"));
-        let source = if queues { source.option("-DRUSHMEM_NET_QUEUE") } else { source };
-        let module = world.load(source).unwrap();
+        let module = world.load(with_queues(source)).unwrap();
         Bench { world, module, report: world.alloc(8).unwrap() }
     }
 

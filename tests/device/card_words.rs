@@ -217,7 +217,7 @@ fn a_kernel_without_queues_is_refused_where_cards_update_words() {
             let report = world.alloc::<u64>(8).unwrap();
             let source = Source::text(WORDS);
             let without = world.my_pe().number() == 0;
-            let source = if without { source.option("-DRUSHMEM_NO_NET_QUEUE") } else { source };
+            let source = if without { source.option("-DRUSHMEM_NO_NET_QUEUE") } else { with_queues(source) };
             let module = world.load(source).unwrap();
             world.barrier_all().unwrap();
             // SAFETY: two words for each PE, but PE 0 alone is asked for, once.
@@ -305,7 +305,7 @@ fn memory_that_a_card_has_not_taken_has_no_such_words() {
             let large = world.alloc::<CardWord>(8 << 20).unwrap();
             let end = large.slice(large.len() - 2..).unwrap();
             let report = world.alloc::<u64>(8).unwrap();
-            let module = world.load(made_quickly(WORDS)).unwrap();
+            let module = world.load(with_queues(made_quickly(WORDS))).unwrap();
             world.barrier_all().unwrap();
             // SAFETY: the kernel uses the word of each PE, or ends before.
             unsafe { module.kernel("card_forms").unwrap().launch(Launch::new(1, 1), (&report, &end, 1u64)) }

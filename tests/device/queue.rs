@@ -173,7 +173,7 @@ pub(crate) fn fails_in(
         |_| {
             let world = World::init().unwrap();
             let word = world.alloc::<u64>(1).unwrap();
-            let module = world.load(made_quickly(source)).unwrap();
+            let module = world.load(with_queues(made_quickly(source))).unwrap();
             world.barrier_all().unwrap();
             if world.my_pe().number() == 0 {
                 // SAFETY: the kernel writes the word of PE 1, or ends before.
