@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use rushmem::testing::{self, Exit};
-use rushmem::{Pe, Source, World};
+use rushmem::{Pe, Prepared, Source, Sum, World};
 
 const RING: &str = r#"
 #include <rushmem/rushmem.cuh>
@@ -99,12 +99,15 @@ fn code_of_collectives_on_streams_is_left_in_the_cache() {
         .env("RUSHMEM_NVRTC", nvrtc)
         .env("RUSHMEM_COMPILE_FOR", "sm_90")
         .run(|world| {
-            let stream = world.stream().unwrap();
-            stream.barrier(&world.team()).unwrap();
+            let (team, stream, x) = (world.team(), world.stream().unwrap(), world.alloc::<u32>(1).unwrap());
+            stream.barrier(&team).unwrap();
+            stream.fcollect(&team, &x, &x).unwrap();
             stream.synchronize().unwrap();
+            team.prepare(&[Prepared::reduce::<u32, _>(Sum), Prepared::barrier()]).unwrap();
         });
+    // A GPU launches one block of a barrier, and one or several of the others, though the CPU device has one.
     let code = cubins(folder.path());
-    assert_eq!(code.iter().map(|code| architecture(code)).collect::<Vec<_>>(), [90]);
+    assert_eq!(code.iter().map(|code| architecture(code)).collect::<Vec<_>>(), [90; 1 + 2 + 2]);
 }
 
 #[test]

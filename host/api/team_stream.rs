@@ -89,6 +89,9 @@ impl<'w> Team<'w> {
     /// such kernels start. A stream that is being captured into a graph takes only calls that are prepared,
     /// or have been made before.
     ///
+    /// Each PE begins at another of them, so that the PEs of a host share the compiling where they share a
+    /// cache (`RUSHMEM_CACHE_DIR`).
+    ///
     /// ```
     /// use rushmem::{Prepared, Sum, World};
     ///
@@ -103,7 +106,8 @@ impl<'w> Team<'w> {
     /// compiler or its element types fall short.
     pub fn prepare(&self, what: &[Prepared]) -> Result<()> {
         let world = self.world();
-        what.iter().try_for_each(|prepared| {
+        let first = self.my_pe() as usize * what.len() / self.n_pes().max(1) as usize;
+        what[first..].iter().chain(&what[..first]).try_for_each(|prepared| {
             let name = CString::new(prepared.collective).unwrap_or_default();
             // SAFETY: a live handle and a C string.
             let code = unsafe {

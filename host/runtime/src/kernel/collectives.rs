@@ -7,7 +7,7 @@
 //! process on its GPU, before any of them launches it. A program may have modules made beforehand, too; and
 //! none is made for a stream that is being captured.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex, Weak};
 
@@ -37,6 +37,8 @@ pub(crate) struct CollectiveKernel {
 pub(super) struct CollectiveKernels {
     /// What is made, by the instance's name: for every PE that shares the GPU.
     made: Mutex<HashMap<String, Arc<CollectiveKernel>>>,
+    /// Those that are compiled for GPUs that are not here.
+    ahead: Mutex<HashSet<String>>,
     sharers: Arc<Sharers>,
     /// Multiprocessors that every PE has at least.
     least: u64,
@@ -68,7 +70,12 @@ impl CollectiveKernels {
                 sharers
             })
         });
-        CollectiveKernels { made: Mutex::default(), sharers: sharers.unwrap_or_default(), least }
+        CollectiveKernels {
+            made: Mutex::default(),
+            ahead: Mutex::default(),
+            sharers: sharers.unwrap_or_default(),
+            least,
+        }
     }
 
     fn get(&self, instance: &str) -> Option<CollectiveHandle> {
@@ -131,10 +138,7 @@ impl KernelCore {
     fn load_collective(&self, instance: &str, cubin: Option<&Cubin>) -> Result<CollectiveKernel> {
         self.common.health.check()?;
         let code = match (&self.runner, cubin) {
-            (Runner::Cpu(runner), _) => {
-                ahead::compile(&self.common, NAME, SOURCE, &options(instance))?;
-                Code::Cpu(runner.load(NAME, SOURCE, options(instance))?)
-            }
+            (Runner::Cpu(runner), _) => Code::Cpu(runner.load(NAME, SOURCE, options(instance))?),
             (Runner::Gpu(runner), Some(cubin)) => Code::Gpu(runner.load_cubin(NAME, cubin)?),
             (Runner::Gpu(runner), None) => Code::Gpu(runner.load(NAME, SOURCE, options(instance))?),
         };
@@ -174,6 +178,22 @@ impl Kernels {
             }
         }
         self.core.make_for_all(instance)
+    }
+
+    /// Compiles instances for the kinds of GPUs that RUSHMEM_COMPILE_FOR names, each once. (On a GPU nothing:
+    /// there they are made when they are needed.)
+    pub(crate) fn collectives_ahead(&self, instances: &mut dyn Iterator<Item = String>) -> Result<()> {
+        let common = &self.core.common;
+        if common.config.compile_for.is_empty() || matches!(self.core.runner, Runner::Gpu(_)) {
+            return Ok(());
+        }
+        for instance in instances {
+            if !lock(&self.core.collectives.ahead).contains(&instance) {
+                ahead::compile(common, NAME, SOURCE, &options(&instance))?;
+                lock(&self.core.collectives.ahead).insert(instance);
+            }
+        }
+        Ok(())
     }
 
     /// Blocks of a collective that are surely resident together on every PE's GPU, which is what all PEs

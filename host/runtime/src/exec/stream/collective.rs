@@ -7,7 +7,7 @@ use std::ffi::c_void;
 use crate::error::{err, Result};
 use crate::exec::Home;
 use crate::kernel::streams::On;
-use crate::op::team_call::{check_plain, Caller, TeamCall};
+use crate::op::team_call::{check_plain, Caller, TeamCall, TeamLaunch};
 use crate::trace::event::About;
 use rushmem_abi::device::RawTeam;
 
@@ -77,6 +77,7 @@ unsafe fn start(
         return Ok(());
     };
     let advice = || format!("rushmem_team_prepare (Team::prepare) loads what {} needs", call.name());
+    ahead(w, call.name(), &launch)?;
     let step = w.launches().of(call.name(), launch.bytes, gpu, w.kernels().blocks_together());
     let scope = if step.blocks > 1 { SEVERAL } else { ONE };
     let kernel = w.kernels().collective(&launch.instance(scope), Some(&on), &advice)?;
@@ -98,16 +99,26 @@ pub(crate) fn prepare_collective(w: &impl Home, name: &str, op: i32, what: usize
         let launch =
             call.check(Caller { me: 0, n: 1, gpu }, &|_, at, _| Ok(at)).map_err(|e| e.context(&text))?;
         if let Some(launch) = launch {
-            let steps = w.launches().steps(name, gpu);
-            let wide =
-                steps.iter().any(|step| step.blocks > 1) && (!gpu || w.kernels().blocks_together() > 1);
-            for scope in std::iter::once(ONE).chain(wide.then_some(SEVERAL)) {
+            ahead(w, name, &launch)?;
+            let together = !gpu || w.kernels().blocks_together() > 1;
+            for scope in scopes(w, name, gpu).filter(|scope| together || *scope == ONE) {
                 let instance = launch.instance(scope);
                 w.kernels().collective(&instance, None, &String::new).map_err(|e| e.context(&text))?;
             }
         }
     }
     Ok(())
+}
+
+/// The scopes of a collective's launches, as the table has them.
+fn scopes(w: &impl Home, name: &str, gpu: bool) -> impl Iterator<Item = &'static str> {
+    let several = w.launches().steps(name, gpu).iter().any(|step| step.blocks > 1);
+    std::iter::once(ONE).chain(several.then_some(SEVERAL))
+}
+
+/// Without a GPU: what one would launch for this call is compiled, where that is asked for.
+fn ahead(w: &impl Home, name: &str, launch: &TeamLaunch) -> Result<()> {
+    w.kernels().collectives_ahead(&mut scopes(w, name, true).map(|scope| launch.instance(scope)))
 }
 
 /// Where a kernel of this stream finds a range of this PE's memory. What lies where symmetric memory does
