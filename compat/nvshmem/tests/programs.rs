@@ -7,6 +7,7 @@ mod arguments;
 mod bench;
 mod common;
 mod examples;
+mod mixed;
 
 use std::path::Path;
 
