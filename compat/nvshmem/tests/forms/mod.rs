@@ -1,4 +1,5 @@
-//! Every typed form of every function in a kernel of its own, compiled for the GPUs that people have.
+//! Every typed form of every function in a kernel of its own, compiled for the GPUs that people have and
+//! linked with the device library; for one of them as whole programs, too.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -10,6 +11,7 @@ use std::thread;
 use std::time::Instant;
 
 use rushmem_nvshmem::table::{Caller, Function, Table, TEXT};
+use rushmem_nvshmem::PREFIX;
 
 use crate::nvcc::{nvcc, quickly, whole};
 use crate::{compile, here};
@@ -68,7 +70,7 @@ impl Record {
         // A copy of the tree on another machine has no history.
         let commit = commit.or_else(|| std::env::var("RUSHMEM_TEST_COMMIT").ok()).unwrap_or_else(unknown);
         let date = last_line(Command::new("date").args(["-u", "+%F"]).output()).unwrap_or_else(unknown);
-        let what = "forms_of_kernels_compile: each function in a kernel of its own";
+        let what = "forms_of_kernels_compile: each function in a kernel of its own, linked with the library";
         record.line(&format!("# {what}, nvcc {options}"));
         record.line(&format!("# {date}, commit {commit}, nvcc {nvcc}"));
         if record.before.is_empty() {
@@ -136,6 +138,15 @@ fn some(table: &Table) -> Vec<Piece> {
     vec![each(ARCHS[0], 1), each(ARCHS[1], 16), each(ARCHS[2], 16)]
 }
 
+/// The device library, for all of them, in that folder.
+fn library(nvcc: &Path, dir: &Path) -> String {
+    let lib = dir.to_str().expect("a path of ours is UTF-8").to_owned();
+    let mut device = Command::new(here().join("device/library"));
+    let out = device.arg(PREFIX).arg(&lib).env("NVCC", nvcc).output().expect("a script of ours runs");
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    lib
+}
+
 /// All typed forms for sm_80, sm_90 and sm_100, which takes hours of a core: with RUSHMEM_TEST_ROUNDS=all, on
 /// all cores. Else some of them, on one.
 #[test]
@@ -144,6 +155,7 @@ fn forms_of_kernels_compile() {
     let quick = quickly(&nvcc);
     let dir = tempfile::tempdir().expect("a temporary folder");
     let table = Table::read(TEXT);
+    let lib = library(&nvcc, dir.path());
     let fixed = ["-std=c++17", "-Werror", "all-warnings", "-rdc=true", "-c"].into_iter().chain(quick);
     let record = Record::begin(&nvcc, &fixed.collect::<Vec<_>>().join(" "));
     let mut pieces = if whole() { all(&table) } else { some(&table) };
@@ -161,6 +173,13 @@ fn forms_of_kernels_compile() {
             let options: Vec<&str> =
                 ["-rdc=true", "-c", &arch, "-o", object].into_iter().chain(quick).collect();
             compile(&nvcc, &source, &options);
+            let linked = format!("{object}.linked.o");
+            let link = ["-dlink", &arch, "-L", &lib, "-lnvshmem_device", "-o", &linked];
+            compile(&nvcc, Path::new(object), &link);
+            if piece.arch == ARCHS[0] {
+                let alone: Vec<&str> = ["-cubin", &arch, "-o", &linked].into_iter().chain(quick).collect();
+                compile(&nvcc, &source, &alone);
+            }
             record.line(&format!("{}{}", piece.row, begin.elapsed().as_secs()));
         }
     };
