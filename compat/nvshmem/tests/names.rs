@@ -184,6 +184,25 @@ fn programs_of_nvcc_link_both_ways() {
     run.arg("60").arg(Path::new(PREFIX).with_file_name("rushmem-run")).args(["-n", "2"]).arg(&program);
     let out = run.env("RUSHMEM_DEVICE", "cpu").env("NVSHMEM_HOME", PREFIX).output().expect("timeout runs");
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    // Of the host's library alone: kernels of the program's own know nothing of NVSHMEM.
+    let (source, program) = (dir.path().join("host.cu"), format!("{lib}/host"));
+    let kernel = "__global__ void own(int *at) { *at = 1; }\n";
+    std::fs::write(&source, PUT.replace("= nvshmem_malloc(", "= (double *) nvshmem_malloc(") + kernel)
+        .expect("the folder is there");
+    let host = ["-DNVSHMEM_HOSTLIB_ONLY", "-arch=sm_90", "-o", &program, &prefix, &cudart, "-lnvshmem_host"];
+    compile(
+        &nvcc,
+        &source,
+        &[&host[..], &["-Xlinker", "--unresolved-symbols=ignore-in-shared-libs"]].concat(),
+    );
+    let symbols = Command::new("nm").args(["-D", &program]).output().expect("nm runs");
+    let text = String::from_utf8_lossy(&symbols.stdout);
+    assert!(text.contains("nvshmem_init") && !text.contains("rushmem_nvshmem_attach"), "{text}");
+    let mut run = Command::new("timeout");
+    run.arg("60").arg(Path::new(PREFIX).with_file_name("rushmem-run")).args(["-n", "2"]).arg(&program);
+    let out = run.env("RUSHMEM_DEVICE", "cpu").env("LD_LIBRARY_PATH", format!("{PREFIX}/lib")).output();
+    let out = out.expect("timeout runs");
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
 }
 
 const PUT: &str = "#include <nvshmem.h>

@@ -27,6 +27,7 @@ int main(int argc, char **argv)
   if (nvshmemx_set_attr_uniqueid_args(n, n, &id, &attr) == 0) return 6; /* no such rank */
   if (nvshmemx_set_attr_uniqueid_args(rank, n, &id, &attr) != 0) return 7;
   if (nvshmemx_init_attr(NVSHMEMX_INIT_WITH_UNIQUEID | NVSHMEMX_INIT_WITH_MPI_COMM, &attr) == 0) return 8;
+  if (nvshmemx_init_attr(NVSHMEMX_INIT_WITH_SHMEM, &attr) == 0) return 10; /* in no job of OpenSHMEM's */
   if (nvshmemx_init_attr(NVSHMEMX_INIT_WITH_UNIQUEID, &attr) != 0) return 9;
   CHECK(nvshmem_my_pe() == rank && nvshmem_n_pes() == n);
   int *word = nvshmem_malloc(sizeof *word);
