@@ -1,6 +1,6 @@
 /* Kernels that another loader has loaded, as Triton and CuPy do: CUDA's driver as a module, CUDA's runtime as
- * a library; and a shared library of nvcc's. Arguments: the machine code of loaded.cu, a whole program's, and
- * plugin.cu as a library. */
+ * a library; and a shared library of nvcc's. Arguments: the machine code of loaded.cu, a whole program's,
+ * plugin.cu as a library, and the machine code of foreign.cu, which is refused. */
 #include <cstdio>
 
 #include <cuda.h>
@@ -25,7 +25,7 @@ template <typename F> static F driver(const char *name) {
 }
 
 int main(int argc, char **argv) {
-  if (argc < 3) return 2;
+  if (argc < 4) return 2;
   nvshmem_init();
   const int me = nvshmem_my_pe(), n = nvshmem_n_pes();
   int devices = 0;
@@ -46,6 +46,10 @@ int main(int argc, char **argv) {
   nvshmemx_barrier_all_on_stream(nullptr);
   FINE(cudaMemcpy(got, dest, sizeof(int), cudaMemcpyDeviceToHost));
   FINE(nvshmemx_cumodule_finalize(module));
+
+  CUmodule other;
+  FINE(driver<CUresult (*)(CUmodule *, const char *)>("cuModuleLoad")(&other, argv[3]));
+  FINE(nvshmemx_cumodule_init(other) == 0);
 
   cudaLibrary_t library;
   cudaKernel_t kernel;
