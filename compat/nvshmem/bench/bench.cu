@@ -2,15 +2,16 @@
  * library or NVIDIA's, as it is, so that both are measured by the same loops on the same machine.
  *
  *   bench [--csv FILE] [--sizes 8,64] [--blocks 1,4] [--threads N] [--pes N] [--budget MS] [--samples N]
- *         [--limit SECONDS] [--beside-own TURNS] [MEASURE ...]
+ *         [--limit SECONDS] [--beside-own TURNS] [--again TURNS] [MEASURE ...]
  *
  * It starts its own PEs, a GPU each, by unique ID. Measures, sizes and rows are those of
  * `rushmem-perf device`; the CSV has the columns of rushmem-perf's summaries, which its --compare and
  * ./compare read. All that arrives is looked at; a wrong word ends the run with exit code 1.
  *
  * --beside-own, with rushmem's library: each row's kernel and rushmem-perf's own take turns (ours, own, own,
- * ours, so many TURNS), and the least median of either counts. The CSV has rushmem-perf's as the
- * reference. */
+ * ours, so many TURNS), and the least median of either counts. A row of which the two are more than 2 %
+ * apart, either way, takes as many more turns as --again says, and all of them count. The CSV has
+ * rushmem-perf's as the reference. */
 #include "data.cuh"
 #include "kernels.cuh"
 
@@ -253,12 +254,15 @@ struct bench {
     double least[] = {HUGE_VAL, HUGE_VAL};
     uint64_t bad = 0;
     const std::vector<bool> once = {false}, turn = {false, true, true, false};
-    for (unsigned t = 0; t < std::max(o.turns, 1u); ++t) {
+    unsigned turns = std::max(o.turns, 1u);
+    for (unsigned t = 0; t < turns; ++t) {
       for (const bool own : o.turns ? turn : once) {
         const std::vector<double> times = run(m, own ? of.own : ours, own, blocks, threads, r);
         bad += wrong(m, r);
         if (j.me == 0) least[own] = std::min(least[own], middle(times));
       }
+      const bool apart = std::fabs(least[0] / least[1] - 1) > 0.02;
+      if (t + 1 == o.turns && o.again && job_of.agree(apart)) turns += o.again;
     }
     if (j.me == 0) report(m, scope, blocks, threads, bytes, least, bad);
     return bad == 0;

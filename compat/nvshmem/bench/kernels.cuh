@@ -250,21 +250,26 @@ template <typename S> DEV void team_sync(const job &j) { synchronise<S>(j, [] { 
 template <typename S> DEV void team_barrier(const job &j) { synchronise<S>(j, [] { S::team_barrier(); }); }
 
 /* After the timed batches, as in rushmem-perf: are the sums there when a call returns? */
-template <typename S, typename Call>
-static __device__ __noinline__ void check_sums(const job &j, size_t n, Call call) {
-  float *const to = reinterpret_cast<float *>(j.to), *const from = reinterpret_cast<float *>(j.from);
+template <typename S, typename Call, typename Expected>
+static __device__ __noinline__ void check_sums(const job &j, size_t n, Call call, Expected expected) {
+  float *const to = reinterpret_cast<float *>(j.to);
   for (uint64_t round = 0; round < 2; ++round) {
     for (size_t i = S::rank(); i < n; i += S::size()) to[i] = -1.0f;
     S::team_sync();
     call(round);
     const size_t step = n < 1024 ? 1 : n / 1024;
     for (size_t i = S::rank() * step; i < n; i += S::size() * step) {
-      float sum = nvshmem_float_g(from + i, 0);
-      for (int pe = 1; pe < j.pes; ++pe) sum += nvshmem_float_g(from + i, pe);
-      if (to[i] != sum) atomicAdd(reinterpret_cast<unsigned long long *>(j.bad), 1ull);
+      if (to[i] != expected(i)) atomicAdd(reinterpret_cast<unsigned long long *>(j.bad), 1ull);
     }
     S::team_sync();
   }
+}
+
+/* Element i of all PEs' `from`, added in their order. */
+DEV float total(const float *from, size_t i) {
+  float sum = nvshmem_float_g(from + i, 0);
+  for (int pe = 1; pe < nvshmem_n_pes(); ++pe) sum += nvshmem_float_g(from + i, pe);
+  return sum;
 }
 
 template <typename S> DEV void reduce(const job &j) {
@@ -272,7 +277,7 @@ template <typename S> DEV void reduce(const job &j) {
   const size_t n = j.bytes / sizeof(float);
   const auto call = [=](uint64_t) { S::reduce(fresh(to), fresh(from), n); };
   timed<false>(j, call);
-  check_sums<S>(j, n, call);
+  check_sums<S>(j, n, call, [=](size_t i) { return total(from, i); });
 }
 
 #endif

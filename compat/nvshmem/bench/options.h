@@ -10,6 +10,7 @@ struct options {
   const char *csv = nullptr;
   unsigned threads = 1024, pes = 2, budget_ms = 30, samples = 10, limit = 300;
   unsigned turns = 0; /* beside rushmem-perf's kernels; 0: without them */
+  unsigned again = 0; /* for rows whose two are apart then */
 };
 
 inline std::vector<uint64_t> numbers(const char *text) {
@@ -41,6 +42,7 @@ template <typename Known> options read(int argc, char **argv, Known known) {
     else if (word == "--budget") o.budget_ms = static_cast<unsigned>(numbers(argv[i])[0]);
     else if (word == "--samples") o.samples = static_cast<unsigned>(numbers(argv[i])[0]);
     else if (word == "--beside-own") o.turns = static_cast<unsigned>(numbers(argv[i])[0]);
+    else if (word == "--again") o.again = static_cast<unsigned>(numbers(argv[i])[0]);
     else if (word == "--limit") o.limit = static_cast<unsigned>(numbers(argv[i])[0]);
     else fail(argv[i - 1], 0);
   }

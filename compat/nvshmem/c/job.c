@@ -55,8 +55,8 @@ static int start(struct call call, unsigned flags, const nvshmemx_init_attr_t *a
                    "this process is in no OpenSHMEM job of rushmem's: shmem_init of its libshmem.so comes first");
   default: return decline(call, NVSHMEMX_ERROR_INVALID_VALUE, "flags %#x ask for several ways to start", flags);
   }
-  /* Of attributes that were not filled by the initialiser, 0 is no choice of a GPU. */
-  if (attr && attr->args.version == 2 && attr->args.cuda_device_id >= 0) {
+  /* PyTorch's are what the stack held: only what an initialiser has filled chooses a GPU. */
+  if (attr && attr->args.version == NVSHMEM_INIT_ARGS_V2_IDENTIFIER && attr->args.cuda_device_id >= 0) {
     start.device = RUSHMEM_DEVICE_CUDA;
     start.gpu = attr->args.cuda_device_id + 1;
   }

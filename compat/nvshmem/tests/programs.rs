@@ -7,6 +7,7 @@ mod arguments;
 mod bench;
 mod common;
 mod examples;
+mod mixed;
 
 use std::path::Path;
 
@@ -278,6 +279,13 @@ fn the_environment_is_honoured_or_named() {
     assert!(text.contains("no room for 1 GiB"), "{text}");
     assert!(text.contains("not read: NVSHMEM_DISABLE_P2P"), "{text}");
     assert!(text.contains("NVSHMEM_SYMMETRIC_SIZE  limit"), "{text}");
+    // Log lines, of two levels, and the version.
+    for (debug, lines) in [("VERSION", [false, false]), ("info", [true, false]), ("TRACE", [true, true])] {
+        let text = said(&program.run(2, &[("NVSHMEM_DEBUG", debug), ("NVSHMEM_VERSION", "1")], &["none"]));
+        let said = ["rushmem [info]", "rushmem [debug]"].map(|level| text.contains(level));
+        assert_eq!(said, lines, "{debug}: {text}");
+        assert!(text.contains("NVSHMEM's interface 3.8.0"), "{text}");
+    }
     // Teams: what there is room for needs no word.
     for (most, named) in [("64", false), ("1024", true)] {
         let text = said(&program.run(2, &[("NVSHMEM_MAX_TEAMS", most)], &["none"]));

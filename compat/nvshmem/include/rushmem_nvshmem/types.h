@@ -155,7 +155,7 @@ typedef struct {
 typedef struct {
   int version;
   nvshmemx_uniqueid_args_t uid_args;
-  int cuda_device_id; /* read where version is 2; -1: the current one */
+  int cuda_device_id; /* read where an initialiser has filled the structure; -1: the current one */
   char content[92];
 } nvshmemx_init_args_t;
 typedef struct {
@@ -167,18 +167,21 @@ typedef struct {
   {                                        \
     1, NULL, 0, 0                          \
   }
-#define NVSHMEMX_INIT_ARGS_INITIALIZER                     \
-  {                                                        \
-    2, NVSHMEMX_UNIQUEID_ARGS_INITIALIZER, -1, { 0 }       \
+#define NVSHMEM_INIT_ARGS_V2_IDENTIFIER ((int) ((2 << 16) + sizeof(nvshmemx_init_args_t)))
+#define NVSHMEMX_INIT_ARGS_INITIALIZER                                                 \
+  {                                                                                    \
+    NVSHMEM_INIT_ARGS_V2_IDENTIFIER, NVSHMEMX_UNIQUEID_ARGS_INITIALIZER, -1, { 0 }     \
   }
 #define NVSHMEMX_INIT_ARGS_V2_INITIALIZER NVSHMEMX_INIT_ARGS_INITIALIZER
-#define NVSHMEMX_INIT_ATTR_INITIALIZER           \
-  {                                              \
-    2, NULL, NVSHMEMX_INIT_ARGS_INITIALIZER      \
+#define NVSHMEM_INIT_ATTR_V1_IDENTIFIER ((int) ((1 << 16) + sizeof(nvshmemx_init_attr_t)))
+#define NVSHMEM_INIT_ATTR_V2_IDENTIFIER ((int) ((2 << 16) + sizeof(nvshmemx_init_attr_t)))
+#define NVSHMEMX_INIT_ATTR_INITIALIZER                                     \
+  {                                                                        \
+    NVSHMEM_INIT_ATTR_V2_IDENTIFIER, NULL, NVSHMEMX_INIT_ARGS_INITIALIZER  \
   }
-#define NVSHMEMX_INIT_ATTR_V1_INITIALIZER        \
-  {                                              \
-    1, NULL, NVSHMEMX_INIT_ARGS_INITIALIZER      \
+#define NVSHMEMX_INIT_ATTR_V1_INITIALIZER                                  \
+  {                                                                        \
+    NVSHMEM_INIT_ATTR_V1_IDENTIFIER, NULL, NVSHMEMX_INIT_ARGS_INITIALIZER  \
   }
 enum nvshmemx_init_flags {
   NVSHMEMX_INIT_THREAD_PES = 1, NVSHMEMX_INIT_WITH_MPI_COMM = 1 << 1, NVSHMEMX_INIT_WITH_SHMEM = 1 << 2,

@@ -48,7 +48,7 @@ fn the_bench_runs_alone_and_beside_rushmem_perfs_kernels() {
     let file = program.dir().join("figures.csv");
     let csv = file.to_str().expect("a path of ours is UTF-8");
     for beside in [false, true] {
-        let mode: &[&str] = if beside { &["--beside-own", "2"] } else { &["--pes", "3"] };
+        let mode: &[&str] = if beside { &["--beside-own", "1", "--again", "1"] } else { &["--pes", "3"] };
         let out = run(&program, &folder(), &[&["--csv", csv, "--sizes", &sizes], mode].concat());
         assert!(out.status.success(), "{mode:?}, {sizes}: {}\n{}", out.status, said(&out));
         let rows = rows(&file);

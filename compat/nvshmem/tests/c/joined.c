@@ -7,7 +7,10 @@ int main(void)
   rushmem_world_t *mine;
   if (rushmem_init(NULL, &mine) != RUSHMEM_OK) return 1;
   for (int turn = 0; turn < 3; turn++) {
-    nvshmem_init();
+    nvshmemx_init_attr_t attr = NVSHMEMX_INIT_ATTR_INITIALIZER;
+    /* A job of OpenSHMEM's is such a one. */
+    if (turn != 1) nvshmem_init();
+    else if (nvshmemx_init_attr(NVSHMEMX_INIT_WITH_SHMEM, &attr) != 0) return 5;
     const int me = nvshmem_my_pe(), n = nvshmem_n_pes();
     CHECK(world() == mine && me == rushmem_my_pe(mine));
     int *word = NULL;

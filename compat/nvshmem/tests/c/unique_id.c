@@ -1,4 +1,5 @@
-/* A start by unique ID: rank 0 leaves it in a file. Arguments: rank, number of PEs, the file. */
+/* A start by unique ID: rank 0 leaves it in a file. The attributes of the others are of no initialiser, as
+ * PyTorch's: whatever was there before. Arguments: rank, number of PEs, the file. */
 #include <unistd.h>
 
 #include "check.h"
@@ -21,9 +22,12 @@ int main(int argc, char **argv)
     if (!file || fread(&id, sizeof id, 1, file) != 1) return 5;
     fclose(file);
   }
+  if (rank > 0)
+    for (size_t i = 0; i < sizeof attr / sizeof(int); i++) ((int *) &attr)[i] = rank;
   if (nvshmemx_set_attr_uniqueid_args(n, n, &id, &attr) == 0) return 6; /* no such rank */
   if (nvshmemx_set_attr_uniqueid_args(rank, n, &id, &attr) != 0) return 7;
   if (nvshmemx_init_attr(NVSHMEMX_INIT_WITH_UNIQUEID | NVSHMEMX_INIT_WITH_MPI_COMM, &attr) == 0) return 8;
+  if (nvshmemx_init_attr(NVSHMEMX_INIT_WITH_SHMEM, &attr) == 0) return 10; /* in no job of OpenSHMEM's */
   if (nvshmemx_init_attr(NVSHMEMX_INIT_WITH_UNIQUEID, &attr) != 0) return 9;
   CHECK(nvshmem_my_pe() == rank && nvshmem_n_pes() == n);
   int *word = nvshmem_malloc(sizeof *word);

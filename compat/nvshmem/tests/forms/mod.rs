@@ -1,5 +1,7 @@
-//! Every typed form of every function in a kernel of its own, compiled for the GPUs that people have.
+//! Every typed form of every function in a kernel of its own, compiled for the GPUs that people have and
+//! linked with the device library; for one of them as whole programs, too.
 
+use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -9,7 +11,8 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
 
-use rushmem_nvshmem::table::{Caller, Function, Table, TEXT};
+use rushmem_nvshmem::table::{Caller, Chapter, Function, Table, TEXT};
+use rushmem_nvshmem::PREFIX;
 
 use crate::nvcc::{nvcc, quickly, whole};
 use crate::{compile, here};
@@ -68,7 +71,7 @@ impl Record {
         // A copy of the tree on another machine has no history.
         let commit = commit.or_else(|| std::env::var("RUSHMEM_TEST_COMMIT").ok()).unwrap_or_else(unknown);
         let date = last_line(Command::new("date").args(["-u", "+%F"]).output()).unwrap_or_else(unknown);
-        let what = "forms_of_kernels_compile: each function in a kernel of its own";
+        let what = "forms_of_kernels_compile: each function in a kernel of its own, linked with the library";
         record.line(&format!("# {what}, nvcc {options}"));
         record.line(&format!("# {date}, commit {commit}, nvcc {nvcc}"));
         if record.before.is_empty() {
@@ -124,16 +127,50 @@ fn all(table: &Table) -> Vec<Piece> {
     pieces
 }
 
-/// The forms of one type that compile quickly, for sm_90, and for the others some of them.
-fn some(table: &Table) -> Vec<Piece> {
-    let heavy = ["Reductions", "Collectives", "Hints", "Teams"];
-    let chapters = table.chapters.iter().filter(|chapter| !heavy.contains(&chapter.title.as_str()));
-    let functions = chapters.flat_map(|chapter| &chapter.operations).flat_map(|row| table.functions(row));
-    let one =
-        |f: &Function| f.of.as_ref().is_none_or(|of| of.name == "ulonglong" && !f.name.contains("_qp_"));
-    let some: Vec<Function> = functions.filter(|f| f.caller != Caller::Host && one(f)).collect();
+/// The forms of one type and of one width that compile quickly, and of each other chapter one function, for
+/// sm_90; for the others some of them. Each seed takes others.
+fn some(table: &Table, seed: usize) -> Vec<Piece> {
+    let heavy = |title: &str| ["Reductions", "Collectives", "Hints", "Teams"].contains(&title);
+    let of_kernels = |chapter: &Chapter| -> Vec<Function> {
+        let functions = chapter.operations.iter().flat_map(|row| table.functions(row));
+        functions.filter(|f| f.caller != Caller::Host).collect()
+    };
+    let (quick, slow): (Vec<&Chapter>, Vec<&Chapter>) =
+        table.chapters.iter().partition(|chapter| !heavy(&chapter.title));
+    let all: Vec<Function> = quick.into_iter().flat_map(of_kernels).collect();
+    let pick = |sized: bool| {
+        let of = all.iter().filter_map(|f| f.of.as_ref()).filter(|of| of.c.is_empty() == sized);
+        let names: BTreeSet<&str> = of.map(|of| of.name.as_str()).collect();
+        names.iter().nth(seed % names.len()).copied().map(str::to_owned)
+    };
+    let picked = [pick(false), pick(true)];
+    eprintln!("RUSHMEM_TEST_SEED={seed}: {picked:?}");
+    let is_one = |f: &Function| {
+        let of = f.of.as_ref().map(|of| of.name.clone());
+        of.is_none() || picked.contains(&of) && !f.name.contains("_qp_")
+    };
+    let mut some: Vec<Function> = all.iter().filter(|f| is_one(f)).cloned().collect();
+    some.extend(slow.into_iter().filter_map(|chapter| {
+        let functions = of_kernels(chapter);
+        functions.get(seed % functions.len().max(1)).cloned()
+    }));
     let each = |arch, step| piece("Some of all", 0, arch, &some.iter().step_by(step).collect::<Vec<_>>());
     vec![each(ARCHS[0], 1), each(ARCHS[1], 16), each(ARCHS[2], 16)]
+}
+
+/// The device library, for all of them, in that folder.
+fn library(nvcc: &Path, dir: &Path) -> String {
+    let lib = dir.to_str().expect("a path of ours is UTF-8").to_owned();
+    let mut device = Command::new(here().join("device/library"));
+    let out = device.arg(PREFIX).arg(&lib).env("NVCC", nvcc).output().expect("a script of ours runs");
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    lib
+}
+
+/// That of RUSHMEM_TEST_SEED, or this process's own.
+fn seed() -> usize {
+    let given = std::env::var("RUSHMEM_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
+    given.unwrap_or_else(|| std::process::id() as usize)
 }
 
 /// All typed forms for sm_80, sm_90 and sm_100, which takes hours of a core: with RUSHMEM_TEST_ROUNDS=all, on
@@ -144,9 +181,10 @@ fn forms_of_kernels_compile() {
     let quick = quickly(&nvcc);
     let dir = tempfile::tempdir().expect("a temporary folder");
     let table = Table::read(TEXT);
+    let lib = library(&nvcc, dir.path());
     let fixed = ["-std=c++17", "-Werror", "all-warnings", "-rdc=true", "-c"].into_iter().chain(quick);
     let record = Record::begin(&nvcc, &fixed.collect::<Vec<_>>().join(" "));
-    let mut pieces = if whole() { all(&table) } else { some(&table) };
+    let mut pieces = if whole() { all(&table) } else { some(&table, seed()) };
     pieces.retain(|piece| !record.has(&piece.row));
     let workers = if whole() { thread::available_parallelism().map_or(1, usize::from) } else { 1 };
     let next = AtomicUsize::new(0);
@@ -161,6 +199,13 @@ fn forms_of_kernels_compile() {
             let options: Vec<&str> =
                 ["-rdc=true", "-c", &arch, "-o", object].into_iter().chain(quick).collect();
             compile(&nvcc, &source, &options);
+            let linked = format!("{object}.linked.o");
+            let link = ["-dlink", &arch, "-L", &lib, "-lnvshmem_device", "-o", &linked];
+            compile(&nvcc, Path::new(object), &link);
+            if piece.arch == ARCHS[0] {
+                let alone: Vec<&str> = ["-cubin", &arch, "-o", &linked].into_iter().chain(quick).collect();
+                compile(&nvcc, &source, &alone);
+            }
             record.line(&format!("{}{}", piece.row, begin.elapsed().as_secs()));
         }
     };

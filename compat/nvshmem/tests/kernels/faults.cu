@@ -1,5 +1,6 @@
 /* What goes wrong in kernels, by the first argument: PE 1 makes the mistake or dies, PE 0 waits in a kernel
- * or on a stream. The next call of the host says what has happened, and ends the job. */
+ * or on a stream; "stall": both wait for what never comes. The next call of the host says what has happened,
+ * and ends the job. */
 #include <csignal>
 #include <cstdio>
 #include <cstring>
@@ -31,6 +32,7 @@ int main(int argc, char **argv) {
     if (is("pe")) bad_pe<<<1, 1>>>(at);
     if (is("address")) bad_address<<<1, 1>>>(own);
     if (is("team")) bad_team<<<1, 32>>>();
+    if (is("stall")) waits<<<1, 1>>>(sig);
     if (is("killed") || is("stream")) raise(SIGKILL);
   }
   const cudaError_t ended = cudaDeviceSynchronize();

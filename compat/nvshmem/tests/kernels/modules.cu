@@ -1,8 +1,10 @@
 /* Kernels that another loader has loaded, as Triton and CuPy do: CUDA's driver as a module, CUDA's runtime as
- * a library. Argument: the machine code of loaded.cu, a whole program's. */
+ * a library; and a shared library of nvcc's. Arguments: the machine code of loaded.cu, a whole program's,
+ * plugin.cu as a library, and the machine code of foreign.cu, which is refused. */
 #include <cstdio>
 
 #include <cuda.h>
+#include <dlfcn.h>
 #include <nvshmem.h>
 #include <nvshmemx.h>
 
@@ -23,14 +25,14 @@ template <typename F> static F driver(const char *name) {
 }
 
 int main(int argc, char **argv) {
-  if (argc < 2) return 2;
+  if (argc < 4) return 2;
   nvshmem_init();
   const int me = nvshmem_my_pe(), n = nvshmem_n_pes();
   int devices = 0;
   FINE(cudaGetDeviceCount(&devices));
   FINE(cudaSetDevice(nvshmem_team_my_pe(NVSHMEMX_TEAM_NODE) % devices));
   int *dest = static_cast<int *>(nvshmem_calloc(4, sizeof(int)));
-  int got[2] = {-1, -1};
+  int got[3] = {-1, -1, -1};
 
   CUmodule module;
   CUfunction function;
@@ -45,6 +47,10 @@ int main(int argc, char **argv) {
   FINE(cudaMemcpy(got, dest, sizeof(int), cudaMemcpyDeviceToHost));
   FINE(nvshmemx_cumodule_finalize(module));
 
+  CUmodule other;
+  FINE(driver<CUresult (*)(CUmodule *, const char *)>("cuModuleLoad")(&other, argv[3]));
+  FINE(nvshmemx_cumodule_init(other) == 0);
+
   cudaLibrary_t library;
   cudaKernel_t kernel;
   FINE(cudaLibraryLoadFromFile(&library, argv[1], nullptr, nullptr, 0, nullptr, nullptr, 0));
@@ -56,7 +62,16 @@ int main(int argc, char **argv) {
   nvshmemx_barrier_all_on_stream(nullptr);
   FINE(cudaMemcpy(got + 1, dest + 1, sizeof(int), cudaMemcpyDeviceToHost));
   FINE(nvshmemx_culibrary_finalize(reinterpret_cast<CUlibrary>(library)));
-  for (int value : got) FINE(value != (me + n - 1) % n + 3);
+
+  void *shared = dlopen(argv[2], RTLD_NOW | RTLD_LOCAL);
+  if (!shared) std::fprintf(stderr, "%s\n", dlerror());
+  FINE(shared == nullptr);
+  const auto plugin = reinterpret_cast<int (*)(int *)>(dlsym(shared, "plugin"));
+  FINE(plugin == nullptr);
+  FINE(plugin(dest + 2));
+  nvshmem_barrier_all();
+  FINE(cudaMemcpy(got + 2, dest + 2, sizeof(int), cudaMemcpyDeviceToHost));
+  for (int i = 0; i < 3; ++i) FINE(got[i] != (me + n - 1) % n + (i < 2 ? 3 : 5));
 
   /* Memory of the program's own as symmetric. */
   void *own = nullptr;
