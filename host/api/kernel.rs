@@ -198,7 +198,8 @@ impl Kernel<'_> {
     unsafe fn launch_raw(&self, launch: Launch, args: impl KernelArgs, stream: *mut c_void) -> Result<()> {
         let config = rushmem_launch_t {
             size: size_of::<rushmem_launch_t>() as u32,
-            flags: if launch.in_turns { RUSHMEM_LAUNCH_IN_TURNS } else { 0 },
+            flags: if launch.in_turns { RUSHMEM_LAUNCH_IN_TURNS } else { 0 }
+                | if launch.early { RUSHMEM_LAUNCH_EARLY } else { 0 },
             grid: launch.grid.0,
             block: launch.block.0,
             shared_bytes: launch.shared_bytes as u64,
@@ -261,12 +262,21 @@ pub struct Launch {
     pub cluster: Option<Dim3>,
     /// Blocks need not all be resident ([`Launch::in_turns`]).
     pub in_turns: bool,
+    /// The kernel waits for what the stream has before it by itself ([`Launch::early`]).
+    pub early: bool,
 }
 
 impl Launch {
     /// `grid` blocks of `block` threads: numbers, or arrays and tuples of up to three.
     pub fn new(grid: impl Into<Dim3>, block: impl Into<Dim3>) -> Self {
-        Launch { grid: grid.into(), block: block.into(), shared_bytes: 0, cluster: None, in_turns: false }
+        Launch {
+            grid: grid.into(),
+            block: block.into(),
+            shared_bytes: 0,
+            cluster: None,
+            in_turns: false,
+            early: false,
+        }
     }
 
     /// With this many bytes of dynamic shared memory for each block.
@@ -281,6 +291,14 @@ impl Launch {
     /// lasts is reported, with how many have not.
     pub fn in_turns(self) -> Self {
         Launch { in_turns: true, ..self }
+    }
+
+    /// Of a kernel that begins with `rushmem::await_stream()`: it may start while the kernel before it on the
+    /// stream ends, and waits by itself, which takes a fraction of a microsecond off. Where the device has no
+    /// such launches, or `RUSHMEM_EARLY_LAUNCH=0`, as any other. A kernel that does not begin so reads and
+    /// writes what the kernel before it still does.
+    pub fn early(self) -> Self {
+        Launch { early: true, ..self }
     }
 
     /// In thread block clusters of this many blocks, of which the grid must be a multiple.

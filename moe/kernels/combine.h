@@ -33,23 +33,13 @@ struct choice {
   uint32_t units;                /* that rank's units */
   bool narrow;
 };
-__device__ inline choice choice_of(const exchange &e, const packet *slots, uint64_t round) {
-  const uint32_t lane = lane_of();
+__device__ inline choice choice_among(const exchange &e, uint32_t id, float weight) {
   choice c{};
-  c.id = nowhere;
-  c.weight = 1;
-  if (lane < e.top_k) {
-    const uint64_t four_ids = slots[lane / 4].value;
-    if (e.weighted) {
-      /* Of a token of which this rank got nothing but routing, weights may still be on their way. */
-      const uint64_t two = rushmem::wait_packed(slots + id_words(e) + lane / 2, round);
-      c.weight = __uint_as_float(static_cast<uint32_t>(lane % 2 ? two >> 32 : two));
-    }
-    c.id = static_cast<uint32_t>(four_ids >> (16 * (lane % 4))) & 0xffff;
-  }
+  c.id = id;
+  c.weight = weight;
   c.rank = c.id < unheard ? rank_of(e, c.id) : ~0u;
   c.alike = __match_any_sync(all_lanes, c.rank);
-  c.first = c.rank != ~0u && (c.alike & ((1u << lane) - 1)) == 0;
+  c.first = c.rank != ~0u && (c.alike & ((1u << lane_of()) - 1)) == 0;
 #if MOE_LAYOUT == 1
   c.narrow = y_bytes == 2;
   c.units = 1;
@@ -59,6 +49,21 @@ __device__ inline choice choice_of(const exchange &e, const packet *slots, uint6
 #endif
   if (!c.first) c.units = 0;
   return c;
+}
+__device__ inline choice choice_of(const exchange &e, const packet *slots, uint64_t round) {
+  const uint32_t lane = lane_of();
+  uint32_t id = nowhere;
+  float weight = 1;
+  if (lane < e.top_k) {
+    const uint64_t four_ids = slots[lane / 4].value;
+    if (e.weighted) {
+      /* Of a token of which this rank got nothing but routing, weights may still be on their way. */
+      const uint64_t two = rushmem::wait_packed(slots + id_words(e) + lane / 2, round);
+      weight = __uint_as_float(static_cast<uint32_t>(lane % 2 ? two >> 32 : two));
+    }
+    id = static_cast<uint32_t>(four_ids >> (16 * (lane % 4))) & 0xffff;
+  }
+  return choice_among(e, id, weight);
 }
 
 /* How many units, and how many ranks, lie before those of rank `rank`: ranks in their order. */

@@ -35,6 +35,9 @@
  * stream begins, and in one kernel those of a warp before its lanes meet.
  * So send n and receive n may be side by side, too: a dispatch of many tokens has blocks for each.
  *
+ * Exchanges for few tokens have kernels of their own (few.h), which keep to all of this: they send everything
+ * as packets.
+ *
  * Ranks that are absent (`absent`, the same on all) are neither sent to nor waited for; their experts get
  * nothing.
  *
@@ -68,6 +71,7 @@ struct exchange {
   /* This rank's alone. */
   unsigned char *scratch;  /* a row or sum for each warp, where a rank is far; else null */
   int32_t *positions;      /* [ranks][max_tokens][top_k]: where dispatch left them */
+  uint64_t *records;       /* [ranks + 1][max_tokens][1 + top_k]: what few.h says of each token */
   uint64_t *sent;          /* rounds sent: a word for each block, as its neighbours may be ahead of it */
   uint64_t *received;
   uint64_t *combined;
@@ -215,6 +219,19 @@ __device__ inline void note_failure(const exchange &e, uint64_t round, int kind,
     e.failure[failure_kind] = static_cast<uint64_t>(kind);
   }
   e.failure[failure_last] = round;
+}
+
+/* Whether this round's combine has anything to do: not where the round failed, nor twice. */
+__device__ inline bool may_combine(const exchange &e, uint64_t round) {
+  /* Volatile: both are asked for at once, and the second is not put behind what is found in the first. */
+  const uint64_t combined = *static_cast<const volatile uint64_t *>(e.combined + blockIdx.x);
+  const uint64_t failed = *static_cast<const volatile uint64_t *>(e.failure + failure_last);
+  if (combined < round) return failed != round;
+  if (blockIdx.x == 0 && threadIdx.x == 0 && e.failure[failure_kind] == 0) {
+    e.failure[failure_round] = round;
+    e.failure[failure_kind] = combined_twice;
+  }
+  return false;
 }
 
 /* ---- 16 bytes ---- */

@@ -15,23 +15,52 @@ using moe::products;
 using moe::received;
 using moe::tokens;
 
-namespace moe {
-
-/* Whether this round's combine has anything to do: not where the round failed, nor twice. */
-__device__ inline bool may_combine(const exchange &e, uint64_t round) {
-  const uint64_t combined = e.combined[blockIdx.x], failed = e.failure[failure_last];
-  if (combined < round) return failed != round;
-  if (blockIdx.x == 0 && threadIdx.x == 0 && e.failure[failure_kind] == 0) {
-    e.failure[failure_round] = round;
-    e.failure[failure_kind] = combined_twice;
-  }
-  return false;
-}
-
-}  // namespace moe
+#if MOE_FEW
 
 extern "C" __global__ void MOE_BOUNDS dispatch(MOE_PARAMETER rushmem::team t, MOE_PARAMETER exchange e, MOE_PARAMETER tokens in, MOE_PARAMETER received r) {
   RUSHMEM_DYNAMIC_SHARED(unsigned char, shared);
+  const moe::few::routes all = moe::few::prepare(e, t, shared);
+  rushmem::await_stream();
+  const uint64_t round = e.sent[blockIdx.x] + 1;
+  moe::few::send_all(e, t, in);
+  moe::few::receive_all<true>(e, t, r, round, all);
+}
+
+extern "C" __global__ void MOE_BOUNDS dispatch_send(MOE_PARAMETER rushmem::team t, MOE_PARAMETER exchange e, MOE_PARAMETER tokens in) {
+  rushmem::await_stream();
+  const uint64_t round = e.sent[blockIdx.x] + 1;
+  moe::few::send_all(e, t, in);
+  moe::count_round(e, e.sent, round);
+}
+
+extern "C" __global__ void MOE_BOUNDS dispatch_receive(MOE_PARAMETER rushmem::team t, MOE_PARAMETER exchange e, MOE_PARAMETER received r) {
+  RUSHMEM_DYNAMIC_SHARED(unsigned char, shared);
+  const moe::few::routes all = moe::few::prepare(e, t, shared);
+  rushmem::await_stream();
+  const uint64_t round = e.received[blockIdx.x] + 1;
+  moe::few::receive_all<false>(e, t, r, round, all);
+}
+
+extern "C" __global__ void MOE_BOUNDS combine(MOE_PARAMETER rushmem::team t, MOE_PARAMETER exchange e, MOE_PARAMETER products y) {
+  rushmem::await_stream();
+  moe::few::combine_all<true, true>(e, t, y);
+}
+
+extern "C" __global__ void MOE_BOUNDS combine_send(MOE_PARAMETER rushmem::team t, MOE_PARAMETER exchange e, MOE_PARAMETER products y) {
+  rushmem::await_stream();
+  moe::few::combine_all<true, false>(e, t, y);
+}
+
+extern "C" __global__ void MOE_BOUNDS combine_receive(MOE_PARAMETER rushmem::team t, MOE_PARAMETER exchange e, MOE_PARAMETER products y) {
+  rushmem::await_stream();
+  moe::few::combine_all<false, true>(e, t, y);
+}
+
+#else
+
+extern "C" __global__ void MOE_BOUNDS dispatch(MOE_PARAMETER rushmem::team t, MOE_PARAMETER exchange e, MOE_PARAMETER tokens in, MOE_PARAMETER received r) {
+  RUSHMEM_DYNAMIC_SHARED(unsigned char, shared);
+  rushmem::await_stream();
   const uint64_t round = e.sent[blockIdx.x] + 1;
   const uint32_t senders = moe::senders_of(e, in);
   moe::send(e, t, in, round, senders);
@@ -41,6 +70,7 @@ extern "C" __global__ void MOE_BOUNDS dispatch(MOE_PARAMETER rushmem::team t, MO
 }
 
 extern "C" __global__ void MOE_BOUNDS dispatch_send(MOE_PARAMETER rushmem::team t, MOE_PARAMETER exchange e, MOE_PARAMETER tokens in) {
+  rushmem::await_stream();
   const uint64_t round = e.sent[blockIdx.x] + 1;
   moe::send(e, t, in, round, 0);
   moe::count_round(e, e.sent, round);
@@ -48,6 +78,7 @@ extern "C" __global__ void MOE_BOUNDS dispatch_send(MOE_PARAMETER rushmem::team 
 
 extern "C" __global__ void MOE_BOUNDS dispatch_receive(MOE_PARAMETER rushmem::team t, MOE_PARAMETER exchange e, MOE_PARAMETER received r) {
   RUSHMEM_DYNAMIC_SHARED(unsigned char, shared);
+  rushmem::await_stream();
   const uint64_t round = e.received[blockIdx.x] + 1;
   moe::receive(e, t, r, round, 0, shared);
   moe::count_round(e, e.received, round);
@@ -55,6 +86,7 @@ extern "C" __global__ void MOE_BOUNDS dispatch_receive(MOE_PARAMETER rushmem::te
 
 extern "C" __global__ void MOE_BOUNDS combine(MOE_PARAMETER rushmem::team t, MOE_PARAMETER exchange e, MOE_PARAMETER products y) {
   RUSHMEM_DYNAMIC_SHARED(unsigned char, shared);
+  rushmem::await_stream();
   const uint64_t round = e.received[blockIdx.x];
   if (moe::may_combine(e, round)) {
     moe::combine<true, true>(e, t, y, round, shared);
@@ -64,13 +96,17 @@ extern "C" __global__ void MOE_BOUNDS combine(MOE_PARAMETER rushmem::team t, MOE
 
 extern "C" __global__ void MOE_BOUNDS combine_send(MOE_PARAMETER rushmem::team t, MOE_PARAMETER exchange e, MOE_PARAMETER products y) {
   RUSHMEM_DYNAMIC_SHARED(unsigned char, shared);
+  rushmem::await_stream();
   const uint64_t round = e.received[blockIdx.x];
   if (moe::may_combine(e, round)) moe::combine<true, false>(e, t, y, round, shared);
 }
 
 extern "C" __global__ void MOE_BOUNDS combine_receive(MOE_PARAMETER rushmem::team t, MOE_PARAMETER exchange e, MOE_PARAMETER products y) {
   RUSHMEM_DYNAMIC_SHARED(unsigned char, shared);
+  rushmem::await_stream();
   const uint64_t round = e.received[blockIdx.x];
   if (moe::may_combine(e, round)) moe::combine<false, true>(e, t, y, round, shared);
   moe::count_round(e, e.combined, round);
 }
+
+#endif

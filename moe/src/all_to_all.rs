@@ -60,7 +60,7 @@ impl<'t, 'w> AllToAll<'t, 'w> {
             }
             module.unload()?;
         };
-        let launch = Launch::new(plan.blocks(room)?, plan.threads());
+        let launch = Launch::new(plan.blocks(room)?, plan.threads()).early();
         Ok(AllToAll { team, plan, memory, module, launch, turns: Turns::default() })
     }
 

@@ -34,6 +34,7 @@ pub struct Exchange {
     pub(crate) result_packets: u64,
     pub(crate) scratch: u64,
     pub(crate) positions: u64,
+    pub(crate) records: u64,
     pub(crate) sent: u64,
     pub(crate) received: u64,
     pub(crate) combined: u64,
@@ -72,6 +73,18 @@ pub(crate) struct Parts {
 /// Tokens up to which rows, and sums of results, are sent as packets, unless the configuration says.
 const FEW: u32 = 32;
 const FEW_BACK: u32 = 32;
+/// The most tokens of exchanges with kernels for few, unless the configuration says: more were not measured
+/// with them, or took longer.
+const MOST_TOKENS_OF_FEW: u32 = 64;
+const MOST_TOKENS_OF_FEW_RANK_MAJOR: u32 = 128;
+/// How few.h cuts rows and sums: lanes of a warp, each with three words of a row, or six columns of a sum.
+const LANES: u32 = 32;
+const PART_WORDS: u32 = 3 * LANES;
+const PART_COLUMNS: u32 = 6 * LANES;
+/// Shared memory of a block of such an exchange, at most: less than any device has.
+const MOST_SHARED_OF_FEW: u32 = 32 << 10;
+/// Ranks of an exchange for few tokens, at most (`most_few_ranks`).
+const MOST_FEW_RANKS: u32 = 32;
 /// The most parts of a row, each with a flag (`flags_of`).
 const PARTS: u32 = 16;
 
@@ -96,15 +109,29 @@ impl Config {
             Payload::Cast(..) => self.hidden.div_ceil(crate::config::GROUP),
             _ => side_bytes / CARRIED as u32,
         };
-        let row_words = data_bytes / CARRIED as u32 + side_words;
+        let is_few = self.is_few(ranks, far);
+        let row_words = match (is_few, self.payload) {
+            (false, _) => data_bytes / CARRIED as u32 + side_words,
+            // Parts of 32 packets, and one with the scales.
+            (true, Payload::Cast(..)) => self.hidden.div_ceil(4 * PART_WORDS) * (LANES + 1),
+            (true, _) => ((data_bytes + side_bytes) / 4).div_ceil(PART_WORDS) * LANES,
+        };
         let routing_words = self.top_k.div_ceil(4) + if self.weighted { self.top_k.div_ceil(2) } else { 0 };
         // A sum of several experts of a rank is of f32, twice as long as a row of 16-bit numbers.
         let alone = self.produced == Float::F32 || self.layout == Layout::RankMajor || self.rounded;
         let several = if alone { 1 } else { 2 };
         let units = self.top_k.min(several * ranks);
         let unit_bytes = self.hidden * self.produced.bytes();
-        let few = if far { 0 } else { self.few.unwrap_or(FEW).min(self.max_tokens) };
-        let few_back = if far { 0 } else { self.few.unwrap_or(FEW_BACK).min(self.max_tokens) };
+        let unit_packets = match is_few {
+            false => u64::from(unit_bytes) / CARRIED,
+            true => u64::from(self.hidden.div_ceil(PART_COLUMNS) * LANES * (self.produced.bytes() / 2)),
+        };
+        let at_most = |most: u32| match (is_few, far) {
+            (true, _) => self.max_tokens,
+            (_, true) => 0,
+            _ => self.few.unwrap_or(most).min(self.max_tokens),
+        };
+        let (few, few_back) = (at_most(FEW), at_most(FEW_BACK));
         let parts_of_a_row = if far { 1 } else { PARTS };
 
         let mut end = 0u64;
@@ -114,18 +141,19 @@ impl Config {
             begin
         };
         let scratch_each = u64::from(row_bytes.max(2 * unit_bytes));
+        // What is neither, few tokens do without.
+        let flagged = u64::from(!is_few);
         let offsets = Exchange {
             routing: part(2 * n * (1 + t * u64::from(routing_words)) * PACKET),
-            rows: part(2 * n * t * u64::from(row_bytes)),
-            row_flags: part(2 * n * t * u64::from(parts_of_a_row) * 8),
+            rows: part(flagged * 2 * n * t * u64::from(row_bytes)),
+            row_flags: part(flagged * 2 * n * t * u64::from(parts_of_a_row) * 8),
             row_packets: part(2 * n * u64::from(few) * u64::from(row_words) * PACKET),
-            results: part(t * u64::from(units) * u64::from(unit_bytes)),
-            result_flags: part(t * u64::from(units) * u64::from(parts_of_a_row) * 8),
-            result_packets: part(
-                u64::from(few_back) * u64::from(units) * u64::from(unit_bytes) / CARRIED * PACKET,
-            ),
+            results: part(flagged * t * u64::from(units) * u64::from(unit_bytes)),
+            result_flags: part(flagged * t * u64::from(units) * u64::from(parts_of_a_row) * 8),
+            result_packets: part(u64::from(few_back) * u64::from(units) * unit_packets * PACKET),
             scratch: part(if far { u64::from(MOST_WARPS_FAR) * scratch_each } else { 0 }),
-            positions: part(n * t * k * 4),
+            positions: part(flagged * n * t * k * 4),
+            records: part(if is_few { (n + 1) * t * (1 + k) * 8 } else { 0 }),
             sent: part(u64::from(MOST_BLOCKS) * 8),
             received: part(u64::from(MOST_BLOCKS) * 8),
             combined: part(u64::from(MOST_BLOCKS) * 8),
@@ -160,6 +188,29 @@ impl Config {
         Parts { offsets, bytes: end }
     }
 
+    /// Whether kernels of their own serve the exchange (`kernels/few.h`): all rows and sums are packets, no
+    /// expert can get more tokens than it has room for, and what blocks know of a round takes little memory.
+    pub(crate) fn is_few(&self, ranks: u32, far: bool) -> bool {
+        let rows = u64::from(ranks) * u64::from(self.max_tokens);
+        let (has_room, most) = match self.layout {
+            Layout::ExpertMajor => (u64::from(self.rows(ranks)) >= rows, MOST_TOKENS_OF_FEW),
+            Layout::RankMajor => (true, MOST_TOKENS_OF_FEW_RANK_MAJOR),
+            Layout::Flat { .. } => (false, 0),
+        };
+        let most_shared = self.shared_routing.unwrap_or(MOST_SHARED_OF_FEW).min(MOST_SHARED_OF_FEW);
+        !far && has_room
+            && ranks <= MOST_FEW_RANKS
+            && self.max_tokens <= self.few.unwrap_or(most)
+            && self.shared_bytes_of_few(ranks, rows) <= u64::from(most_shared)
+    }
+
+    /// Dynamic shared memory of its dispatch (`struct routes` of `kernels/few_routing.h`): the experts of all
+    /// tokens, and a bit of each token for each of a rank's experts.
+    pub(crate) fn shared_bytes_of_few(&self, ranks: u32, tokens: u64) -> u64 {
+        let bits = tokens.div_ceil(32) * u64::from(self.experts_a_rank(ranks));
+        tokens * u64::from(self.top_k.div_ceil(4)) * CARRIED + bits * 4
+    }
+
     /// Dynamic shared memory of a launch that receives (`table_of` of `kernels/routing.h`): the experts of so
     /// many tokens, which are all tokens of all ranks, or those that a block's warps take in a turn; and two
     /// counts for each expert.
@@ -185,6 +236,7 @@ impl Exchange {
             &mut self.result_packets,
             &mut self.scratch,
             &mut self.positions,
+            &mut self.records,
             &mut self.sent,
             &mut self.received,
             &mut self.combined,

@@ -5,8 +5,8 @@
 //! A front end makes a [`Plan`], allocates its memory, zeroed, at a multiple of [`ALIGN`], loads its text,
 //! and asks how many [`blocks`](Plan::blocks) a launch has. Where the device has room for none it loads the
 //! text anew with the options for [`less_shared`](Plan::less_shared) memory. Each [`Call`] is then a launch
-//! of its kernel in its [`Turns`], with a team and [`Plan::exchange`], and the call's structs behind these,
-//! by value.
+//! of its kernel, early, in its [`Turns`], with a team and [`Plan::exchange`], and the call's structs behind
+//! these, by value.
 
 use std::ffi::c_void;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -24,6 +24,8 @@ use crate::memory::{FAILURE_WORDS, MOST_BLOCKS, MOST_WARPS_FAR};
 pub const ALIGN: usize = 128;
 /// Threads of a block and most blocks of a launch: on a GPU two blocks a multiprocessor of an H200.
 const GPU_SHAPE: (u32, u32) = (264, 256);
+/// The same of an exchange for few tokens: one block a multiprocessor.
+const GPU_SHAPE_OF_FEW: (u32, u32) = (132, 512);
 /// On the CPU device, where every block is a thread of the operating system.
 const CPU_SHAPE: (u32, u32) = (3, 64);
 /// Bytes of shared memory of which a multiprocessor has no room for two.
@@ -54,6 +56,8 @@ pub struct Plan {
     on_gpu: bool,
     /// Whether a block reads the experts of all tokens where they came, and has no copy in shared memory.
     in_place: bool,
+    /// Whether the kernels are those for few tokens (`kernels/few.h`).
+    few: bool,
     most: u64,
     threads: u32,
     pieces: u32,
@@ -79,6 +83,7 @@ impl Plan {
             far,
             on_gpu,
             in_place: false,
+            few: false,
             most: 0,
             threads: 0,
             pieces: PIECES,
@@ -86,6 +91,7 @@ impl Plan {
         };
         let most_shared = u64::from(config.shared_routing.unwrap_or(MOST_SHARED));
         plan.in_place = config.shared_bytes(ranks, plan.tokens_of_all()) > most_shared;
+        plan.few = config.is_few(ranks, far);
         plan.shape();
         Ok(plan)
     }
@@ -98,7 +104,11 @@ impl Plan {
     /// The shape of launches, for where a block has the experts of all tokens.
     fn shape(&mut self) {
         let (config, exchange) = (&self.config, &self.exchange);
-        let (most, few) = if self.on_gpu { GPU_SHAPE } else { CPU_SHAPE };
+        let (most, few) = match (self.on_gpu, self.few) {
+            (true, true) => GPU_SHAPE_OF_FEW,
+            (true, false) => GPU_SHAPE,
+            _ => CPU_SHAPE,
+        };
         let (tokens, many) = (self.tokens_of_all(), 2 * few);
         // A block that has a multiprocessor for itself has more warps. So has one that reads all tokens from
         // memory: there are fewer of them then.
@@ -110,6 +120,7 @@ impl Plan {
             self.pieces = FEW_PIECES;
         }
         self.shared_bytes = match self.in_place {
+            false if self.few => config.shared_bytes_of_few(self.ranks, tokens) as usize,
             true => config.shared_bytes(self.ranks, warps.into()) as usize,
             false => copied,
         };
@@ -125,7 +136,7 @@ impl Plan {
     /// which it needs less shared memory, because it reads the experts of all tokens where they came, and has
     /// fewer pieces of rows under way. They are this plan's from then on.
     pub fn less_shared(&mut self) -> bool {
-        let copied = !self.in_place;
+        let copied = !self.in_place && !self.few;
         if copied {
             self.in_place = true;
             self.pieces = FEW_PIECES;
@@ -163,6 +174,7 @@ impl Plan {
             (512 / self.threads).max(1),
             self.pieces,
             self.in_place,
+            self.few,
         )
     }
 

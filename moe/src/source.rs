@@ -9,8 +9,10 @@ macro_rules! parts {
 }
 
 /// The text of all kernels, of the name `moe.cu`. Each part needs those before it.
-pub const KERNELS: &str =
-    parts!("exchange.h" "numbers.h" "send.h" "routing.h" "receive.h" "pieces.h" "combine.h" "moe.cu");
+pub const KERNELS: &str = parts!(
+    "exchange.h" "numbers.h" "send.h" "routing.h" "receive.h" "pieces.h" "combine.h"
+    "few.h" "few_send.h" "few_routing.h" "few_receive.h" "few_combine.h" "moe.cu"
+);
 
 /// As `kernels/numbers.h` counts them.
 fn number(float: Float) -> u32 {
@@ -30,6 +32,7 @@ pub(crate) fn options(
     blocks_each: u32,
     pieces: u32,
     in_place: bool,
+    few: bool,
 ) -> Vec<String> {
     let (cast, scales) = match config.payload {
         Payload::Cast(Fp8::E4m3, scales) => (1, scales),
@@ -51,6 +54,7 @@ pub(crate) fn options(
         ("LAYOUT", layout),
         ("PIECES", pieces),
         ("IN_PLACE", in_place.into()),
+        ("FEW", few.into()),
     ];
     macros.map(|(name, value)| format!("-DMOE_{name}={value}")).into()
 }

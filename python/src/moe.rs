@@ -142,7 +142,7 @@ impl AllToAll {
             let values: Vec<_> = all.iter().map(|(value, _)| *value).collect();
             let config = rushmem_launch_t {
                 size: size_of::<rushmem_launch_t>() as u32,
-                flags: 0,
+                flags: RUSHMEM_LAUNCH_EARLY,
                 grid: [self.blocks, 1, 1],
                 block: [threads, 1, 1],
                 shared_bytes: shared_bytes as u64,

@@ -75,7 +75,7 @@ int main(void)
   memset(seen, 0, sizeof seen);
   const void *count_args[] = {&slots};
   FAILS(rushmem_launch(kernel, &launch, count_args, NULL, 1), RUSHMEM_ERR_LAUNCH, "resident");
-  launch.flags = RUSHMEM_LAUNCH_IN_TURNS | 2;
+  launch.flags = RUSHMEM_LAUNCH_IN_TURNS | 4;
   FAILS(rushmem_launch(kernel, &launch, count_args, NULL, 1), RUSHMEM_ERR_INVALID_ARGUMENT, "flags");
   launch.flags = RUSHMEM_LAUNCH_IN_TURNS;
   look(w, seen, slots, sizeof *seen);

@@ -20,6 +20,12 @@ RUSHMEM_DEVICE void sync_grid() {
   impl::meet_blocks(arrived, RUSHMEM_COLLECTIVE_SYNC_GRID);
 }
 
+/* First of all in a kernel that is launched early (`Launch::early`, RUSHMEM_LAUNCH_EARLY): returns when what
+ * its stream has before it has ended. In other launches it returns at once. Each thread calls it that reads
+ * or writes what is of others. Order: what was before it on the stream, before what this thread does after
+ * it. Cost: wait. */
+RUSHMEM_DEVICE void await_stream() { impl::await_kernel_before(); }
+
 }  // namespace rushmem
 
 #endif

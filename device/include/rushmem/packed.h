@@ -31,6 +31,13 @@ struct alignas(16) packet {
   uint64_t sequence;
 };
 
+/* The same of 12 bytes, for which a sequence number of 32 bits must do: it is right as long as no number is
+ * waited for in a packet that has not been written for 2^32 of them. */
+struct alignas(16) slim_packet {
+  uint32_t value[3];
+  uint32_t sequence;
+};
+
 /* How many packets a message of n elements takes. */
 template <typename T> __host__ __device__ constexpr size_t packets(size_t n) { return (n * sizeof(T) + 7) / 8; }
 
@@ -83,6 +90,15 @@ RUSHMEM_DEVICE void put_packed(packet *slot, uint64_t value, uint64_t sequence, 
   impl::store_packet(to.at(slot), value, sequence);
 }
 
+/* The same to a packet of another PE where ptr() says that it is: for loops over packets, which so ask once.
+ * Order: the two parts of the packet. Cost: store. */
+RUSHMEM_DEVICE void store_packed(packet *mapped, uint64_t value, uint64_t sequence) {
+  impl::store_packet(mapped, value, sequence);
+}
+RUSHMEM_DEVICE void store_packed(slim_packet *mapped, const uint32_t (&value)[3], uint32_t sequence) {
+  impl::store_packet(reinterpret_cast<packet *>(mapped), uint64_t(value[1]) << 32 | value[0], uint64_t(sequence) << 32 | value[2]);
+}
+
 /* Sends n elements to `pe`'s packets at `slots`, packets<T>(n) of them. On return `src`, any memory of this
  * PE, may be changed by any thread of the scope. Order: the two halves of each packet. Cost: copy, of twice
  * the bytes. */
@@ -113,6 +129,16 @@ RUSHMEM_DEVICE bool test_packed(const packet *slot, uint64_t sequence, uint64_t 
   return true;
 }
 
+RUSHMEM_DEVICE bool test_packed(const slim_packet *slot, uint32_t sequence, uint32_t (&value)[3]) {
+  impl::breathe();
+  const packet seen = impl::load_packet(reinterpret_cast<const packet *>(slot));
+  if (seen.sequence >> 32 != sequence) return false;
+  value[0] = static_cast<uint32_t>(seen.value);
+  value[1] = static_cast<uint32_t>(seen.value >> 32);
+  value[2] = static_cast<uint32_t>(seen.sequence);
+  return true;
+}
+
 /* Waits for the message with this number in this PE's `*slot`, and returns what it says.
  * Order: none but of the packet. Cost: wait. */
 RUSHMEM_DEVICE uint64_t wait_packed(const packet *slot, uint64_t sequence) {
@@ -123,6 +149,18 @@ RUSHMEM_DEVICE uint64_t wait_packed(const packet *slot, uint64_t sequence) {
                       watch.stop(&slot->sequence, RUSHMEM_CMP_EQ, sequence, seen.sequence);
                     })
       .value;
+}
+
+RUSHMEM_DEVICE void wait_packed(const slim_packet *slot, uint32_t sequence, uint32_t (&value)[3]) {
+  RUSHMEM_TRACED(WAIT, "wait_packed", true, -1, 0, &slot->sequence);
+  const packet seen = impl::poll([=] { return impl::load_packet(reinterpret_cast<const packet *>(slot)); },
+                                 [=](const packet &one) { return one.sequence >> 32 == sequence; },
+                                 [=](impl::stall_watch &watch, const packet &one) {
+                                   watch.stop(&slot->sequence, RUSHMEM_CMP_EQ, sequence, static_cast<uint32_t>(one.sequence >> 32));
+                                 });
+  value[0] = static_cast<uint32_t>(seen.value);
+  value[1] = static_cast<uint32_t>(seen.value >> 32);
+  value[2] = static_cast<uint32_t>(seen.sequence);
 }
 
 /* Waits for all of a message of n elements in this PE's packets at `slots`, and leaves it at `dst`, any

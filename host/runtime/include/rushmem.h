@@ -291,6 +291,11 @@ typedef struct rushmem_event_t rushmem_event_t;
  * of them, as those of CUDA's ordinary launches do; so none may wait for another one. */
 #define RUSHMEM_LAUNCH_IN_TURNS 1
 
+/* The same: the kernel begins with `rushmem::await_stream()`, so that it may start while the kernel before
+ * it on the stream ends (CUDA's programmatic dependent launch), where the device and `RUSHMEM_EARLY_LAUNCH`
+ * have that. */
+#define RUSHMEM_LAUNCH_EARLY 2
+
 /* What a GPU can do, bits of `rushmem_gpu_t.flags`. Virtual memory management, which a symmetric heap needs. */
 #define RUSHMEM_GPU_VMM 1
 
@@ -488,7 +493,7 @@ typedef struct rushmem_arg_type_t {
 typedef struct rushmem_launch_t {
   /* `sizeof(rushmem_launch_t)` of the caller. */
   uint32_t size;
-  /* 0, or `RUSHMEM_LAUNCH_IN_TURNS`. */
+  /* `RUSHMEM_LAUNCH_IN_TURNS` and `RUSHMEM_LAUNCH_EARLY`, or 0. */
   uint32_t flags;
   /* Blocks in x, y, z. */
   uint32_t grid[3];

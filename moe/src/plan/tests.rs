@@ -45,7 +45,7 @@ fn combines_have_room_for_their_pieces() {
         assert_eq!(bytes(config.threads(512), call), 16 * (4 * 2048 + 128));
         assert_eq!(bytes(config.threads(1024), call), 32 * (2 * 2048 + 128));
         assert_eq!(bytes(Config::new(32, 7168, 256, 8), call), 0);
-        assert_eq!(bytes(Config::new(33, 7168, 256, 8), call), 8 * (4 * 2048 + 128));
+        assert_eq!(bytes(Config::new(65, 7168, 256, 8), call), 8 * (4 * 2048 + 128));
     }
     let far = Plan::new(Config::new(1, 7168, 256, 8), 2, true, true).unwrap();
     assert_eq!(far.shared_bytes(Call::Combine), 8 * (4 * 2048 + 128));
@@ -69,4 +69,32 @@ fn what_is_too_large_is_refused_with_its_numbers() {
     for layout in [Layout::Flat { align: 1 }, Layout::RankMajor] {
         Plan::new(Config::new(65536, 64, 4096, 8).layout(layout), 2, false, true).unwrap();
     }
+}
+
+/// Kernels of their own, where all is packets and no expert can have too many tokens.
+#[test]
+fn exchanges_for_few_tokens_have_kernels_of_their_own() {
+    let is_few = |config: Config, ranks, far| {
+        let plan = Plan::new(config, ranks, far, true).unwrap();
+        let few = plan.options().contains(&"-DMOE_FEW=1".to_string());
+        assert_eq!(few, plan.exchange().records != plan.exchange().sent, "{few}: its records");
+        assert!(!few || plan.most_shared_bytes() <= 32 << 10);
+        few
+    };
+    let config = Config::new(32, 7168, 256, 8);
+    for (layout, few) in
+        [(Layout::ExpertMajor, true), (Layout::RankMajor, true), (Layout::Flat { align: 4 }, false)]
+    {
+        for ranks in [1, 2, 32, 33] {
+            assert_eq!(is_few(config.layout(layout), ranks, false), few && ranks <= 32, "{layout:?}");
+        }
+        assert!(!is_few(config.layout(layout), 2, true));
+    }
+    let of = |tokens| Config::new(tokens, 7168, 256, 8);
+    assert!(is_few(of(64), 2, false) && !is_few(of(65), 2, false) && is_few(of(65).few(65), 2, false));
+    assert!(is_few(of(128).layout(Layout::RankMajor), 8, false));
+    assert!(!is_few(of(129).layout(Layout::RankMajor), 2, false));
+    assert!(!is_few(config.few(31), 2, false));
+    assert!(is_few(config.capacity(64), 2, false) && !is_few(config.capacity(63), 2, false));
+    assert!(!is_few(config.shared_routing(100), 2, false) && !is_few(Config::new(1, 16, 65534, 1), 2, false));
 }

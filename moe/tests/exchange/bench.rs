@@ -285,7 +285,7 @@ impl<'t, 'w> Bench<'t, 'w> {
             let mut row = begin;
             for (source, drawn) in all.iter().enumerate() {
                 for token in 0..drawn.n {
-                    if drawn.experts[token * k..][..k].contains(&(expert as i32)) {
+                    for _ in drawn.experts[token * k..][..k].iter().filter(|e| **e == expert as i32) {
                         places.push((row, expert, source, token));
                         row += 1;
                     }

@@ -56,6 +56,18 @@ fn tokens_come_and_results_return() {
     });
 }
 
+/// Places are exact where a token names an expert several times.
+#[test]
+fn experts_that_are_named_twice_have_the_token_twice() {
+    testing::run(2, |world| {
+        let mut rng = Rng(seed(world));
+        for few in [40, 20] {
+            let case = Case { routing: Routing::Repeated, few, ..Case::new(40, 64, 5, 3) };
+            rounds(world, &mut rng, case, 3);
+        }
+    });
+}
+
 /// All combinations that compile differently, with sizes around the boundaries: one column group and a part,
 /// one token and one past a block's share.
 fn kinds() -> Vec<Case> {
@@ -117,6 +129,10 @@ fn all_kinds(world: &World) {
     for case in kinds() {
         rounds(world, &mut rng, case, 3);
         rounds(world, &mut rng, Case { routing: Routing::Same, rounded: true, ..case }, 2);
+        // All rows and sums are packets.
+        let few = Case { few: case.max_tokens, ..case };
+        rounds(world, &mut rng, few, 3);
+        rounds(world, &mut rng, Case { routing: Routing::Same, rounded: true, ..few }, 2);
     }
 }
 

@@ -36,6 +36,8 @@ pub(crate) enum Routing {
     Any(u64),
     /// All tokens have the same.
     Same,
+    /// Any, the same one several times, too.
+    Repeated,
 }
 
 /// The tokens of one rank.
@@ -58,9 +60,9 @@ pub(crate) fn draw(rng: &mut Rng, n: usize, sizes: &Sizes, payload: Payload, rou
         while chosen.len() < sizes.top_k {
             let expert = match routing {
                 Routing::Same => (same + chosen.len() as u64) % sizes.experts as u64,
-                Routing::Any(_) => rng.below(sizes.experts as u64),
+                Routing::Any(_) | Routing::Repeated => rng.below(sizes.experts as u64),
             } as i32;
-            if !chosen.contains(&expert) {
+            if matches!(routing, Routing::Repeated) || !chosen.contains(&expert) {
                 chosen.push(expert);
             }
         }

@@ -285,13 +285,18 @@ pub struct rushmem_arg_type_t {
 /// of them, as those of CUDA's ordinary launches do; so none may wait for another one.
 pub const RUSHMEM_LAUNCH_IN_TURNS: u32 = 1;
 
+/// The same: the kernel begins with `rushmem::await_stream()`, so that it may start while the kernel before
+/// it on the stream ends (CUDA's programmatic dependent launch), where the device and `RUSHMEM_EARLY_LAUNCH`
+/// have that.
+pub const RUSHMEM_LAUNCH_EARLY: u32 = 2;
+
 /// A launch configuration, in CUDA's terms.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct rushmem_launch_t {
     /// `sizeof(rushmem_launch_t)` of the caller.
     pub size: u32,
-    /// 0, or `RUSHMEM_LAUNCH_IN_TURNS`.
+    /// `RUSHMEM_LAUNCH_IN_TURNS` and `RUSHMEM_LAUNCH_EARLY`, or 0.
     pub flags: u32,
     /// Blocks in x, y, z.
     pub grid: [u32; 3],

@@ -304,12 +304,14 @@ pub unsafe extern "C" fn rushmem_launch(
             let kernel = Handle::<LoadedKernel>::from_raw(k.cast())?.get()?;
             let cfg = cfg.as_ref().ok_or_else(|| err!(INVALID_ARGUMENT, "cfg is null"))?;
             let expected = size_of::<rushmem_launch_t>();
-            if cfg.size as usize != expected || cfg.flags & !RUSHMEM_LAUNCH_IN_TURNS != 0 {
+            if cfg.size as usize != expected
+                || cfg.flags & !(RUSHMEM_LAUNCH_IN_TURNS | RUSHMEM_LAUNCH_EARLY) != 0
+            {
                 let (size, flags) = (cfg.size, cfg.flags);
                 return Err(err!(
                     INVALID_ARGUMENT,
-                    "rushmem_launch_t: size is {size} and flags {flags}, expected {expected} and 0 or \
-                     RUSHMEM_LAUNCH_IN_TURNS (zero the struct and set size)"
+                    "rushmem_launch_t: size is {size} and flags {flags}, expected {expected} and bits \
+                     RUSHMEM_LAUNCH_* (zero the struct and set size)"
                 ));
             }
             let args = list(args, n_args, "args")?;

@@ -25,7 +25,7 @@ use crate::gpu::sharing::{Flights, SharedContext};
 use crate::gpu::stream::{hardware_queues, Priority, Stream};
 use crate::gpu::watch::DriverCalls;
 use crate::gpu::Cuda;
-use rushmem_abi::c::{rushmem_arg_type_t, rushmem_launch_t, RUSHMEM_LAUNCH_IN_TURNS};
+use rushmem_abi::c::{rushmem_arg_type_t, rushmem_launch_t, RUSHMEM_LAUNCH_EARLY, RUSHMEM_LAUNCH_IN_TURNS};
 
 /// Kernels that are named when a launch fails and it is not known which it was.
 const NAMED: usize = 3;
@@ -232,7 +232,7 @@ impl GpuRunner {
             shared: usize::try_from(config.shared_bytes).unwrap_or(usize::MAX),
             cooperative: config.flags & RUSHMEM_LAUNCH_IN_TURNS == 0,
             cluster,
-            early: false,
+            early: config.flags & RUSHMEM_LAUNCH_EARLY != 0 && self.common.config.early,
         };
         if self.sharing > 1 && shape.cooperative {
             let most = self.max_blocks(function, shape.block, shape.shared, cluster)?;
