@@ -70,9 +70,9 @@ constexpr size_t least_relayed = 6 << 20;
 constexpr size_t least_relayed_part = 1 << 10;
 
 /* Into how many chunks an array is cut. With k of them the end comes by 1/k of the array's time later than
- * without relays, and there are k meetings, of which half the time is waited for (relay.h): both cost the
- * same where k * k times half a meeting's bytes are the array's. */
-constexpr size_t bytes_of_chunks = 512 << 10;
+ * without relays, and there are k meetings, of which a part is waited for (relay.h): both cost the same where
+ * k * k times what the link moves meanwhile, 1 MiB, are the array's bytes. */
+constexpr size_t bytes_of_chunks = 1 << 20;
 constexpr uint32_t most_chunks = 16;
 
 /* Whether a broadcast of so many bytes that is direct goes by relays. */
