@@ -30,59 +30,62 @@ namespace impl {
  * At warp and block scope few branches stand before the first load of the usual cases, a PE of the run and
  * whole vectors, or an element for each thread, or both sides aligned alike: each branch is a latency for
  * which all warps wait, and each instruction one that a block's 32 warps have to issue (performance-log.md,
- * 3, 9 and 14). A thread alone tests one condition after the other, because threads alone make small
+ * 3, 9 and 14). A warp has one way through its tiles, for which it has registers, and whole vectors go there
+ * at once (20). A thread alone tests one condition after the other, because threads alone make small
  * copies. */
-template <typename Scope, size_t unit, bool fresh, bool signals = false>
-RUSHMEM_DEVICE bool copy_near(char *to, const char *from, size_t bytes, bool near) {
+template <typename Scope, size_t unit, bool gets, bool signals>
+RUSHMEM_DEVICE bool copy_near(char *dst, const char *src, size_t bytes, int pe) {
   if constexpr (is_alone<Scope>::value) {
-    if (RUSHMEM_UNLIKELY(!near)) return false;
-    copy<Scope, unit, fresh, signals>(to, from, bytes);
-  } else if (RUSHMEM_LIKELY(near & in_line<unit>(to, from, bytes))) {
-    copy_in_line<Scope, unit, fresh, signals>(to, from, bytes);
+    const route way = route_to(pe);
+    if (RUSHMEM_UNLIKELY(!way.near)) return false;
+    copy<Scope, unit, gets, signals>(gets ? dst : way.at(dst), gets ? way.at(src) : src, bytes);
   } else {
-    if (RUSHMEM_UNLIKELY(!near)) return false;
-    copy_askew<Scope, unit, fresh, signals>(to, from, bytes);
+    constexpr bool by_warp = is_one_warp<Scope>::value;
+    char *to = gets ? dst : run_address(dst, pe);
+    const char *from = gets ? run_address(src, pe) : src;
+    bool near = is_in_run(pe);
+    const bool ready = near & are_vectors(to, from, bytes);
+    if (RUSHMEM_LIKELY(ready & are_served<Scope>(bytes))) {
+      copy_whole<Scope, gets, signals>(to, from, bytes);
+      return true;
+    }
+    if (near & are_few<Scope, unit>(bytes)) {
+      copy_few<Scope, unit, gets>(to, from, bytes);
+      return true;
+    }
+    size_t n = bytes / 16;
+    if (!(by_warp & ready)) {
+      if (RUSHMEM_UNLIKELY(!near)) {
+        const route way = route_apart(pe, affine_distance(pe));
+        /* Asked for here as well, a warp's copies of bytes stay within 64 registers, and a block's way has
+         * two instructions less; a warp's copies of words would have more. */
+        constexpr bool asked = unit < 8 || !by_warp;
+        if (asked && !way.near) return false;
+        near = asked || way.near;
+        if constexpr (gets) from = way.at(src);
+        else to = way.at(dst);
+      }
+      if (RUSHMEM_UNLIKELY(!(near & in_line<unit>(to, from, bytes)))) {
+        if (near) copy_askew<Scope, unit, gets, signals>(to, from, bytes);
+        return near;
+      }
+      if constexpr (by_warp) n = copy_up_to_vectors<Scope, unit, gets>(to, from, bytes);
+      else copy_in_line<Scope, unit, gets, signals>(to, from, bytes);
+    }
+    if constexpr (by_warp) copy_vectors<Scope, unit, gets, false, signals>(to, from, 0, n);
   }
   return true;
 }
 
 template <typename Scope, bool signals = false, typename T>
 RUSHMEM_DEVICE bool put_near(T *dst, const T *src, size_t n, int pe) {
-  const char *from = reinterpret_cast<const char *>(src);
-  const size_t bytes = n * sizeof(T);
-  if constexpr (!is_alone<Scope>::value) {
-    char *to = reinterpret_cast<char *>(run_address(dst, pe));
-    if (RUSHMEM_LIKELY(is_in_run(pe) & are_whole<Scope>(to, from, bytes))) {
-      copy_whole<Scope, false, signals>(to, from, bytes);
-      return true;
-    }
-    if (is_in_run(pe) & are_few<Scope, unit_of<T>::value>(bytes)) {
-      copy_few<Scope, unit_of<T>::value, false>(to, from, bytes);
-      return true;
-    }
-  }
-  const route to = route_to(pe);
-  return copy_near<Scope, unit_of<T>::value, false, signals>(reinterpret_cast<char *>(to.at(dst)), from, bytes,
-                                                             to.near);
+  return copy_near<Scope, unit_of<T>::value, false, signals>(reinterpret_cast<char *>(dst),
+                                                             reinterpret_cast<const char *>(src), n * sizeof(T), pe);
 }
 
 template <typename Scope, typename T> RUSHMEM_DEVICE bool get_near(T *dst, const T *src, size_t n, int pe) {
-  char *to = reinterpret_cast<char *>(dst);
-  const size_t bytes = n * sizeof(T);
-  if constexpr (!is_alone<Scope>::value) {
-    const char *from = reinterpret_cast<const char *>(run_address(src, pe));
-    if (RUSHMEM_LIKELY(is_in_run(pe) & are_whole<Scope>(to, from, bytes))) {
-      copy_whole<Scope, true, false>(to, from, bytes);
-      return true;
-    }
-    if (is_in_run(pe) & are_few<Scope, unit_of<T>::value>(bytes)) {
-      copy_few<Scope, unit_of<T>::value, true>(to, from, bytes);
-      return true;
-    }
-  }
-  const route from = route_to(pe);
-  return copy_near<Scope, unit_of<T>::value, true>(to, reinterpret_cast<const char *>(from.at(src)), bytes,
-                                                   from.near);
+  return copy_near<Scope, unit_of<T>::value, true, false>(reinterpret_cast<char *>(dst),
+                                                          reinterpret_cast<const char *>(src), n * sizeof(T), pe);
 }
 
 /* Single values to and from PEs outside the run around this one. One call, out of line: what a loop of p or g
@@ -117,7 +120,7 @@ template <typename T> RUSHMEM_DEVICE void p(T *dst, impl::same<T> value, int pe)
   RUSHMEM_TRACED(RMA, "p", true, pe, sizeof(T), dst);
   RUSHMEM_ASSERT_ELEMENT(T);
   if constexpr (impl::is_word<T>::value) {
-    if (RUSHMEM_LIKELY(impl::is_in_run(pe))) impl::store_at(dst, impl::affine_distance(pe), value);
+    if (RUSHMEM_LIKELY(impl::is_in_run(pe))) impl::store_at<T>(impl::run_address(dst, pe), 0, value);
     else impl::p_apart<T>(dst, value, pe);
   } else {
     const impl::route to = impl::route_to(pe);

@@ -279,6 +279,12 @@ impl World {
         self.symmetric.find(ptr, bytes)
     }
 
+    /// [`World::check_local`] of any memory: `None` where it is not symmetric.
+    #[inline]
+    pub(crate) fn find_local(&self, ptr: usize, bytes: usize) -> Option<usize> {
+        self.symmetric.find_any(ptr, bytes).ok().flatten()
+    }
+
     /// Where PE `pe`'s copy of `[ptr, ptr + bytes)` is, and how it is reached: by that address, or by that
     /// offset in its stride. Checks the PE, the range, and that the job is whole.
     #[inline(always)]

@@ -28,8 +28,11 @@ template <size_t unit> RUSHMEM_DEVICE bool in_line(const void *, const void *, s
 
 template <typename Scope, size_t unit> RUSHMEM_DEVICE bool are_few(size_t) { return false; }
 template <typename Scope, size_t unit, bool fresh> RUSHMEM_DEVICE void copy_few(char *, const char *, size_t) {}
-template <typename Scope> RUSHMEM_DEVICE bool are_whole(const void *, const void *, size_t) { return false; }
+template <typename Scope> RUSHMEM_DEVICE bool are_served(size_t) { return false; }
 template <typename Scope, bool fresh, bool signals> RUSHMEM_DEVICE void copy_whole(char *, const char *, size_t) {}
+RUSHMEM_DEVICE bool are_vectors(const void *, const void *, size_t) { return false; }
+template <typename Scope, size_t unit, bool fresh, bool shifted, bool signals>
+RUSHMEM_DEVICE void copy_vectors(char *, const char *, uint32_t, size_t) {}
 
 /* Shares are whole cache lines, so that no two threads write to one; a few bytes go to one thread. */
 template <typename Scope, size_t unit, bool fresh, bool signals>
@@ -45,6 +48,12 @@ RUSHMEM_DEVICE void copy_in_line(char *to, const char *from, size_t bytes) {
   if (begin < end) {
     __builtin_memcpy(to + begin, from + begin, end - begin);
   }
+}
+
+template <typename Scope, size_t unit, bool fresh>
+RUSHMEM_DEVICE size_t copy_up_to_vectors(char *to, const char *from, size_t bytes) {
+  copy_in_line<Scope, unit, fresh, false>(to, from, bytes);
+  return 0;
 }
 
 template <typename Scope, size_t unit, bool fresh, bool signals>
@@ -78,16 +87,19 @@ template <size_t N> RUSHMEM_DEVICE void store_part(char *to, uint64_t value) {
   access<N>::template store<true>(to, static_cast<typename access<N>::value>(value));
 }
 
-/* Whole vectors, which need no question about edges: few for a warp, which would not have registers for a
- * second way through its tiles, and any number for full warps of a block. One condition without a branch, as
- * all warps of the scope pass it (performance-log.md, 9). */
-template <typename Scope> RUSHMEM_DEVICE bool are_whole(const void *to, const void *from, size_t bytes) {
-  const uint64_t all = reinterpret_cast<uint64_t>(to) | reinterpret_cast<uint64_t>(from) | bytes;
-  const bool served = is_one_warp<Scope>::value ? bytes <= Scope::size() * 16 : Scope::size() % 32 == 0;
-  return (all % 16 == 0) & served;
+/* Whole vectors, which need no question about edges. One condition without a branch, as all warps of a scope
+ * pass it (performance-log.md, 9). */
+RUSHMEM_DEVICE bool are_vectors(const void *to, const void *from, size_t bytes) {
+  return (reinterpret_cast<uint64_t>(to) | reinterpret_cast<uint64_t>(from) | bytes) % 16 == 0;
 }
 
-/* What are_whole: a vector for each thread where that is enough, or else rounds of tiles. */
+/* Whether copy_whole takes so many of them: one for each lane of a warp, which would not have registers for a
+ * second way through its tiles, and any number for full warps of a block. */
+template <typename Scope> RUSHMEM_DEVICE bool are_served(size_t bytes) {
+  return is_one_warp<Scope>::value ? bytes <= Scope::size() * 16 : Scope::size() % 32 == 0;
+}
+
+/* are_vectors that are_served: a vector for each thread where that is enough, or else rounds of tiles. */
 template <typename Scope, bool fresh, bool signals>
 RUSHMEM_DEVICE void copy_whole(char *to, const char *from, size_t bytes) {
   const uint32_t rank = Scope::rank(), size = Scope::size();
@@ -105,9 +117,10 @@ RUSHMEM_DEVICE void copy_whole(char *to, const char *from, size_t bytes) {
 
 /* ---- what no vector serves ---- */
 
-/* At most a unit for each thread. */
+/* At most a unit for each thread: counted in units, as the scope's size is there already and its product with
+ * one is not. */
 template <typename Scope, size_t unit> RUSHMEM_DEVICE bool are_few(size_t bytes) {
-  return bytes <= Scope::size() * static_cast<uint32_t>(unit);
+  return bytes / unit <= Scope::size();
 }
 template <typename Scope, size_t unit, bool fresh>
 RUSHMEM_DEVICE void copy_few(char *to, const char *from, size_t bytes) {
@@ -202,10 +215,37 @@ RUSHMEM_DEVICE void copy_pieces(char *to, const char *from, uint32_t head, uint3
   access<unit>::template store<fresh>(to + at, access<unit>::template load<fresh>(from + at));
 }
 
+/* What is in_line, by a warp, but for its vectors: their number, and where they begin. */
+template <typename Scope, size_t unit, bool fresh>
+RUSHMEM_DEVICE size_t copy_up_to_vectors(char *&to, const char *&from, size_t bytes) {
+  if constexpr (unit == 16) return bytes / 16;
+  const uint32_t head = static_cast<uint32_t>(-reinterpret_cast<uint64_t>(to)) & 15;
+  const size_t n = (bytes - head) / 16, tail_at = head + n * 16;
+  const uint32_t tail = static_cast<uint32_t>(bytes - tail_at);
+  /* Large copies pass one comparison here, as all lanes do before the first load. */
+  if (bytes < static_cast<size_t>(Scope::size()) * 16 + 32) {
+    if (n + (head + tail) / unit <= Scope::size()) {
+      copy_pieces<Scope, unit, fresh>(to, from, head, static_cast<uint32_t>(n), tail);
+      return 0;
+    }
+  }
+  /* A warp has no registers to keep the edges for later. */
+  if (RUSHMEM_UNLIKELY((head | tail) != 0)) {
+    copy_bytes<Scope, unit, fresh>(to, from, head);
+    copy_bytes<Scope, unit, fresh>(to + tail_at, from + tail_at, tail);
+  }
+  to += head;
+  from += head;
+  return n;
+}
+
 /* What is in_line. */
 template <typename Scope, size_t unit, bool fresh, bool signals>
 RUSHMEM_DEVICE void copy_in_line(char *to, const char *from, size_t bytes) {
-  if constexpr (unit == 16) return copy_vectors<Scope, unit, fresh, false, signals>(to, from, 0, bytes / 16);
+  if constexpr (unit == 16 || is_one_warp<Scope>::value) {
+    const size_t n = copy_up_to_vectors<Scope, unit, fresh>(to, from, bytes);
+    return copy_vectors<Scope, unit, fresh, false, signals>(to, from, 0, n);
+  }
   const uint32_t head = static_cast<uint32_t>(-reinterpret_cast<uint64_t>(to)) & 15;
   const size_t n = (bytes - head) / 16, tail_at = head + n * 16;
   const uint32_t tail = static_cast<uint32_t>(bytes - tail_at);
@@ -214,21 +254,17 @@ RUSHMEM_DEVICE void copy_in_line(char *to, const char *from, size_t bytes) {
     if (RUSHMEM_UNLIKELY((head | tail) != 0)) copy_edges<unit, fresh>(to, from, head, tail_at, tail);
     copy_vectors<Scope, unit, fresh, false, signals>(to + head, from + head, 0, n);
   } else {
-    /* Large copies pass one comparison here, as all warps do before the first load. */
     if (bytes < static_cast<size_t>(Scope::size()) * 16 + 32) {
       if (for_vectors<Scope>(n) + (head + tail) / unit <= Scope::size())
         return copy_pieces<Scope, unit, fresh>(to, from, head, static_cast<uint32_t>(n), tail);
     }
     /* A block has registers to keep the edges for later, and few rounds, so it gains from every load that
      * starts earlier. */
-    constexpr bool edges_last = !is_one_warp<Scope>::value;
-    const bool whole = (head | tail) == 0;
-    if constexpr (edges_last) copy_vectors<Scope, unit, fresh, false, signals>(to + head, from + head, 0, n);
-    if (RUSHMEM_UNLIKELY(!whole)) {
+    copy_vectors<Scope, unit, fresh, false, signals>(to + head, from + head, 0, n);
+    if (RUSHMEM_UNLIKELY((head | tail) != 0)) {
       copy_bytes<Scope, unit, fresh>(to, from, head);
       copy_bytes<Scope, unit, fresh>(to + tail_at, from + tail_at, tail);
     }
-    if constexpr (!edges_last) copy_vectors<Scope, unit, fresh, false, signals>(to + head, from + head, 0, n);
   }
 }
 

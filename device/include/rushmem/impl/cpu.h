@@ -55,6 +55,9 @@ template <typename W> RUSHMEM_DEVICE W load_mapped_word(const volatile W *local,
 template <typename W> RUSHMEM_DEVICE void store_mapped_word(W *local, uint64_t distance, W value) {
   store_relaxed_word(reinterpret_cast<W *>(reinterpret_cast<uint64_t>(local) + distance), value);
 }
+template <typename W> RUSHMEM_DEVICE W *address_in_run(W *local, uint32_t upper) {
+  return reinterpret_cast<W *>(reinterpret_cast<uint64_t>(local) + (static_cast<uint64_t>(upper) << 32));
+}
 template <typename W> RUSHMEM_DEVICE void store_release_word(W *to, W value) {
   __atomic_store_n(reinterpret_cast<alias<W> *>(to), value, __ATOMIC_RELEASE);
 }

@@ -125,13 +125,26 @@ template <typename W> struct mapped {
     return (volatile RUSHMEM_GLOBAL word_ *)there;
   }
 };
-#undef RUSHMEM_ASSUME_GLOBAL
-#undef RUSHMEM_GLOBAL
 template <typename W> RUSHMEM_DEVICE W load_mapped_word(const volatile W *local, uint64_t distance) {
   return *mapped<W>::at(local, distance);
 }
 template <typename W> RUSHMEM_DEVICE void store_mapped_word(W *local, uint64_t distance, W value) {
   *mapped<W>::at(local, distance) = value;
+}
+
+/* `local`, `upper` times 4 GiB on. Said in C++ the compiler adds 0 to the lower half, or adds a store's
+ * distance to the index of the loop around it, in units of W: one and three instructions more. Assembly
+ * without effects, so the compiler still takes a condition out of the loop; of g's loads it would no longer
+ * see that they may go out together (performance-log.md, 20). */
+template <typename W> RUSHMEM_DEVICE W *address_in_run(W *local, uint32_t upper) {
+  W *there;
+  asm("{\n\t.reg .u32 low, high;\n\t"
+      "mov.b64 {low, high}, %1;\n\t"
+      "add.u32 high, high, %2;\n\t"
+      "mov.b64 %0, {low, high};\n\t}"
+      : "=l"(there)
+      : "l"(local), "r"(upper));
+  return there;
 }
 
 /* ---- single words. "memory": a relaxed store may be to this PE's own heap, whose plain accesses the

@@ -44,16 +44,18 @@ RUSHMEM_DEVICE bool is_in_run(int pe) {
   return (pe >= s.near_first) & (pe < s.near_first + s.near_count);
 }
 
-/* Unsigned arithmetic: a PE below this one wraps to its difference. */
-RUSHMEM_DEVICE uint64_t affine_distance(int pe) {
+/* The distance of `pe`'s copy, for a PE of the run, in units of 4 GiB. Unsigned arithmetic: a PE below this
+ * one wraps to its difference. */
+RUSHMEM_DEVICE uint32_t affine_upper(int pe) {
   const rushmem_device_state &s = state();
   const uint32_t apart = static_cast<uint32_t>(s.near_apart >> 32);
-  return static_cast<uint64_t>(static_cast<uint32_t>(pe - s.my_pe) * apart) << 32;
+  return static_cast<uint32_t>(pe - s.my_pe) * apart;
 }
+RUSHMEM_DEVICE uint64_t affine_distance(int pe) { return static_cast<uint64_t>(affine_upper(pe)) << 32; }
 
 /* The mapped address of `pe`'s copy, for a PE of the run. Where all PEs are near they are a run. */
 template <typename T> RUSHMEM_DEVICE T *run_address(T *local, int pe) {
-  return reinterpret_cast<T *>(reinterpret_cast<uint64_t>(local) + affine_distance(pe));
+  return address_in_run(local, affine_upper(pe));
 }
 
 /* The same for a PE outside the run. */

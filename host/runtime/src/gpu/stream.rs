@@ -2,6 +2,7 @@
 //! borrowed.
 
 use std::ffi::c_void;
+use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,7 +27,8 @@ pub(crate) enum Priority {
 /// A queue of work for one GPU.
 #[derive(Debug)]
 pub(crate) struct Stream {
-    cuda: Arc<Cuda>,
+    /// Of a caller's stream a copy that is not counted: a counter costs two locked instructions a call.
+    cuda: ManuallyDrop<Arc<Cuda>>,
     raw: CUstream,
     ours: bool,
 }
@@ -48,15 +50,17 @@ impl Stream {
         let flags = CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
         // SAFETY: writes the stream, which is owned here at once.
         unsafe { cu!(cuStreamCreateWithPriority(&mut raw, flags, level)) }?;
-        Ok(Stream { cuda: Arc::clone(cuda), raw, ours: true })
+        Ok(Stream { cuda: ManuallyDrop::new(Arc::clone(cuda)), raw, ours: true })
     }
 
     /// A caller's stream (a `cudaStream_t` or `CUstream`); null is the legacy default stream.
     ///
     /// # Safety
-    /// It belongs to the GPU's primary context and outlives the value.
+    /// It belongs to the GPU's primary context and outlives the value, and so does `cuda`.
     pub(crate) unsafe fn foreign(cuda: &Arc<Cuda>, raw: *mut c_void) -> Stream {
-        Stream { cuda: Arc::clone(cuda), raw: raw.cast(), ours: false }
+        // SAFETY: never dropped, as `drop` looks, and `cuda` outlives it by contract.
+        let cuda = ManuallyDrop::new(unsafe { std::ptr::read(cuda) });
+        Stream { cuda, raw: raw.cast(), ours: false }
     }
 
     /// The GPU.
@@ -217,8 +221,11 @@ impl Drop for Stream {
         if !self.ours {
             return;
         }
-        let Ok(_current) = self.cuda.current() else { return };
-        // SAFETY: made in `new`; work that is on it still runs to its end.
-        ignore("cuStreamDestroy", unsafe { sys::cuStreamDestroy_v2(self.raw) });
+        if let Ok(_current) = self.cuda.current() {
+            // SAFETY: made in `new`; work that is on it still runs to its end.
+            ignore("cuStreamDestroy", unsafe { sys::cuStreamDestroy_v2(self.raw) });
+        }
+        // SAFETY: counted where it is ours, and not used any more.
+        unsafe { ManuallyDrop::drop(&mut self.cuda) };
     }
 }

@@ -120,7 +120,8 @@ impl GpuRunner {
     pub(super) unsafe fn on(&self, raw: *mut c_void) -> Result<Stream> {
         self.check_alive()?;
         let raw = if raw.is_null() { self.streams.default().as_raw() } else { raw };
-        // SAFETY: per contract, and the default one lives as long as the world.
+        // SAFETY: per contract; the default one and the GPU live as long as the world, which no call
+        // outlives.
         Ok(unsafe { Stream::foreign(&self.cuda, raw) })
     }
 

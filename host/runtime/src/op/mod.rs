@@ -64,6 +64,9 @@ pub(crate) trait Reach {
 
     /// Where this PE itself has the range.
     fn own(&self, at: usize, bytes: usize) -> Result<usize>;
+
+    /// The same of any memory of this PE's: `None` where it is not symmetric.
+    fn own_if_symmetric(&self, at: usize, bytes: usize) -> Option<usize>;
 }
 
 /// The local side of a transfer: any memory of this PE's, its symmetric memory included.

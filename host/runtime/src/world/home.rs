@@ -29,6 +29,11 @@ impl Reach for World {
     fn own(&self, at: usize, bytes: usize) -> Result<usize> {
         self.check_local(at, bytes)
     }
+
+    #[inline]
+    fn own_if_symmetric(&self, at: usize, bytes: usize) -> Option<usize> {
+        self.find_local(at, bytes)
+    }
 }
 
 impl Home for World {

@@ -90,7 +90,8 @@ impl<'w> Bench<'w> {
         let on_streams = plan.specs.iter().filter(|spec| spec.stream_collective().is_some());
         let elements = on_streams.map(|spec| spec.bytes as usize / 4).max().map_or(0, |n| n.max(2 * n_pes));
         let elements = elements.next_multiple_of(2);
-        let stamps = HEAD + 2 * (plan.samples as usize + 1) * blocks;
+        // Of a batch of each block, or of two batches that take turns on a stream.
+        let stamps = HEAD + 2 * (plan.samples as usize + 1) * blocks.max(2);
         let mut bench = Bench {
             world,
             plan,

@@ -3,6 +3,9 @@
 //! the host queues as fast as it can, and where that is slower than the device, it is what is measured, as it
 //! is what a program gets. A graph holds a whole batch. What the host does itself is timed by the host's
 //! clock.
+//!
+//! Batches of an operation and of the driver's own call take turns on one stream: a new stream, or the same
+//! one a little later, may be a microsecond an operation slower or faster, for both.
 
 use std::time::{Duration, Instant};
 
@@ -24,9 +27,18 @@ const HOST_WARM_UP: Duration = Duration::from_millis(30);
 /// What the host limits, in bytes: at most.
 const HOST_LIMITED: u64 = 64 << 10;
 
-/// Nanoseconds of one operation, for each batch; none on PEs without a part. `bare`: of the driver's own call
-/// in its place. Collective.
-pub(super) fn times(bench: &Bench<'_>, spec: &Spec, rounds: Rounds, bare: bool) -> Result<Vec<f64>> {
+/// Who does what is timed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Doer {
+    /// The library.
+    Library,
+    /// The driver: its own call in place of the library's.
+    Driver,
+}
+
+/// Nanoseconds of one operation, for each batch; none on PEs without a part. Where there are several `doers`,
+/// as many batches of each, in turns. Collective.
+pub(super) fn times(bench: &Bench<'_>, spec: &Spec, rounds: Rounds, doers: &[Doer]) -> Result<Vec<f64>> {
     bench.words.fill(0)?;
     bench.stamps.slice(..HEAD)?.fill(0)?;
     bench.signals.words().fill(0)?;
@@ -39,8 +51,8 @@ pub(super) fn times(bench: &Bench<'_>, spec: &Spec, rounds: Rounds, bare: bool) 
         let stream = bench.world.stream()?;
         times = match spec.scope {
             Scope::Host => by_the_host(bench, spec, rounds)?,
-            Scope::Graph => in_graphs(bench, spec, rounds, &stream, bare)?,
-            _ => on_a_stream(bench, spec, rounds, &stream, bare)?,
+            Scope::Graph => in_graphs(bench, spec, rounds, &stream, doers)?,
+            _ => on_a_stream(bench, spec, rounds, &stream, doers)?,
         };
         stream.synchronize()?;
         stream.destroy()?;
@@ -150,7 +162,7 @@ enum Bare {
 }
 
 impl<'b> Sides<'b> {
-    fn of(bench: &'b Bench<'_>, spec: &Spec, bare: bool) -> Result<Sides<'b>> {
+    fn of(bench: &'b Bench<'_>, spec: &Spec, doer: Doer) -> Result<Sides<'b>> {
         let collective = spec.stream_collective().is_some();
         let arrays = collective.then(|| Arrays::of(bench, spec)).transpose()?;
         let n = if collective { 0 } else { spec.bytes as usize };
@@ -161,10 +173,10 @@ impl<'b> Sides<'b> {
             false => BareCopy::new(to.ptr_at(peer), Some(from.as_ptr()), n),
         };
         let word = bench.words.slice(CHECK..CHECK + 1)?;
-        let bare = match (bare, collective) {
-            (true, true) => Some(Bare::Empty(collectives::floor(spec)?)),
-            (true, false) => copy.map(Bare::Copy),
-            _ => None,
+        let bare = match (doer, collective) {
+            (Doer::Driver, true) => Some(Bare::Empty(collectives::floor(spec)?)),
+            (Doer::Driver, false) => copy.map(Bare::Copy),
+            (Doer::Library, _) => None,
         };
         Ok(Sides { word, signal: bench.signals.at(0)?, bare, arrays, to, from, peer })
     }
@@ -175,20 +187,23 @@ fn on_a_stream(
     spec: &Spec,
     rounds: Rounds,
     stream: &Stream<'_>,
-    bare: bool,
+    doers: &[Doer],
 ) -> Result<Vec<f64>> {
-    let _context = bare.then(|| bench.context()).transpose()?;
-    let sides = Sides::of(bench, spec, bare)?;
+    // As in a program that uses CUDA itself, and the same for both.
+    let _context = bench.has_driver().then(|| bench.context()).transpose()?;
+    let sides = doers.iter().map(|doer| Sides::of(bench, spec, *doer)).collect::<Result<Vec<_>>>()?;
     let mut round = 0;
     // Where a peer takes part, both must make as many rounds.
     let alone = !spec.what.is_collective() && spec.what != What::HostSignalPingpong;
     let least = if alone && spec.bytes <= HOST_LIMITED { HOST_WARM_UP } else { Duration::ZERO };
     let begin = Instant::now();
     while round < u64::from(rounds.warm_up) || begin.elapsed() < least {
-        queue(bench, spec, &sides, &mut round, stream)?;
+        for sides in &sides {
+            queue(bench, spec, sides, &mut round, stream)?;
+        }
     }
-    in_batches(bench, rounds, stream, || {
-        (0..rounds.iterations).try_for_each(|_| queue(bench, spec, &sides, &mut round, stream))
+    in_batches(bench, rounds, doers.len(), stream, |turn| {
+        (0..rounds.iterations).try_for_each(|_| queue(bench, spec, &sides[turn], &mut round, stream))
     })
 }
 
@@ -199,16 +214,19 @@ fn in_graphs(
     spec: &Spec,
     rounds: Rounds,
     stream: &Stream<'_>,
-    bare: bool,
+    doers: &[Doer],
 ) -> Result<Vec<f64>> {
     let _context = bench.context()?;
-    let sides = Sides::of(bench, spec, bare)?;
-    let graph = Graph::capture(stream, || {
-        let mut round = 0;
-        (0..rounds.iterations).try_for_each(|_| queue(bench, spec, &sides, &mut round, stream))
-    })?;
-    graph.launch(stream)?;
-    in_batches(bench, rounds, stream, || graph.launch(stream))
+    let capture = |doer: &Doer| {
+        let sides = Sides::of(bench, spec, *doer)?;
+        Graph::capture(stream, || {
+            let mut round = 0;
+            (0..rounds.iterations).try_for_each(|_| queue(bench, spec, &sides, &mut round, stream))
+        })
+    };
+    let graphs = doers.iter().map(capture).collect::<Result<Vec<_>>>()?;
+    graphs.iter().try_for_each(|graph| graph.launch(stream))?;
+    in_batches(bench, rounds, doers.len(), stream, |turn| graphs[turn].launch(stream))
 }
 
 /// Puts one operation on the stream.
@@ -273,26 +291,29 @@ fn stamp(bench: &Bench<'_>, index: u32, stream: &Stream<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Nanoseconds of one operation in each of the batches that `queue_one` puts on the stream.
+/// Nanoseconds of one operation in each of the batches that `queue_one` puts on the stream, for one after the
+/// other of so many that take turns.
 fn in_batches(
     bench: &Bench<'_>,
     rounds: Rounds,
+    turns: usize,
     stream: &Stream<'_>,
-    mut queue_one: impl FnMut() -> Result<()>,
+    mut queue_one: impl FnMut(usize) -> Result<()>,
 ) -> Result<Vec<f64>> {
-    for batch in 0..rounds.batches {
+    let batches = rounds.batches * turns as u32;
+    for batch in 0..batches {
         stamp(bench, 2 * batch, stream)?;
-        queue_one()?;
+        queue_one(batch as usize % turns)?;
         stamp(bench, 2 * batch + 1, stream)?;
     }
     stream.synchronize()?;
-    let stamps = bench.stamps.slice(HEAD..HEAD + 2 * rounds.batches as usize)?.to_vec()?;
+    let stamps = bench.stamps.slice(HEAD..HEAD + 2 * batches as usize)?.to_vec()?;
     let each = |batch: &[u64]| batch[1].saturating_sub(batch[0]) as f64 / f64::from(rounds.iterations);
     Ok(stamps.chunks(2).map(each).collect())
 }
 
 fn by_the_host(bench: &Bench<'_>, spec: &Spec, rounds: Rounds) -> Result<Vec<f64>> {
-    let sides = Sides::of(bench, spec, false)?;
+    let sides = Sides::of(bench, spec, Doer::Library)?;
     let mut round = 0;
     let mut times = Vec::new();
     for batch in 0..=rounds.batches {

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::args::PlanArgs;
 use super::bench::{Bench, Rounds, Shape};
 use super::collectives;
-use super::from_host;
+use super::from_host::{self, Doer};
 use super::measure::{Figure, Probe};
 use super::plan::Plan;
 use super::spec::{Spec, PROBE};
@@ -122,7 +122,13 @@ fn figure(bench: &Bench<'_>, spec: &Spec) -> Result<Row> {
     };
     match spec.probe().filter(|_| there) {
         // As many operations in a batch: what its end takes is shared out among them.
-        Some(probe) => Ok(row.against(who, sampled(bench, spec, &probe, Some(rounds))?.0)),
+        Some(probe) => {
+            let mut bare = sampled(bench, spec, &probe, Some(rounds))?.0;
+            if spec.what.row().probe == Probe::Copy {
+                (row.ours, bare) = in_turns(bench, spec, &probe, rounds)?;
+            }
+            Ok(row.against(who, bare))
+        }
         None => Ok(row),
     }
 }
@@ -139,10 +145,10 @@ fn sampled(
         true => None,
         false => Some(bench.shape(&bench.kernel(spec.what.row().family, name)?, spec)?),
     };
-    let bare = name.starts_with(PROBE);
+    let doer = if name.starts_with(PROBE) { Doer::Driver } else { Doer::Library };
     let run = |rounds| match shape {
         Some(shape) => bench.launch(spec, name, shape, rounds),
-        None => from_host::times(bench, spec, rounds, bare),
+        None => from_host::times(bench, spec, rounds, &[doer]),
     };
     let rounds = match rounds {
         Some(rounds) => {
@@ -158,16 +164,32 @@ fn sampled(
         verify::spoil(bench, spec, rounds)?;
     }
     verify::verify(bench, spec, name, rounds)?;
+    let summary = summary(bench, spec, name, times)?;
+    // The next measure begins when all have looked.
+    bench.world.barrier_all()?;
+    Ok((summary, shape, rounds))
+}
+
+/// An operation and the driver's call, each verified by itself before, in turns on one stream.
+fn in_turns(bench: &Bench<'_>, spec: &Spec, name: &str, rounds: Rounds) -> Result<(Summary, Summary)> {
+    verify::prepare(bench, spec)?;
+    let times = from_host::times(bench, spec, rounds, &[Doer::Library, Doer::Driver])?;
+    verify::verify(bench, spec, name, rounds)?;
+    let of = |turn| times.iter().copied().skip(turn).step_by(2).collect();
+    let both = (summary(bench, spec, name, of(0))?, summary(bench, spec, name, of(1))?);
+    bench.world.barrier_all()?;
+    Ok(both)
+}
+
+/// Of the times of batches, as the row shows them. Collective where both PEs of a pair have their own.
+fn summary(bench: &Bench<'_>, spec: &Spec, name: &str, times: Vec<f64>) -> Result<Summary> {
     let mut samples: Vec<f64> = times.into_iter().map(|ns| shown(spec, ns)).collect();
     samples.resize(bench.plan.samples as usize, f64::NAN);
     if spec.both {
         let theirs = bench.of_second(&samples)?;
         samples.iter_mut().zip(theirs).for_each(|(ours, theirs)| *ours += theirs);
     }
-    // The next measure begins when all have looked.
-    bench.world.barrier_all()?;
-    let summary = Summary::of(samples).ok_or_else(|| Failure::new(format!("{name}: no samples")))?;
-    Ok((summary, shape, rounds))
+    Summary::of(samples).ok_or_else(|| Failure::new(format!("{name}: no samples")))
 }
 
 fn shown(spec: &Spec, ns: f64) -> f64 {

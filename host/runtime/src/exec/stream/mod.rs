@@ -14,6 +14,7 @@
 
 pub(crate) mod collective;
 mod cpu;
+mod direct;
 mod gpu;
 pub(crate) mod pageable;
 mod sync;
@@ -104,7 +105,22 @@ unsafe fn enqueue(w: &impl Home, raw: *mut c_void, what: &str, work: Work) -> Re
 /// # Safety
 /// The operation's local memory is valid for its length until it is done; the stream is one that
 /// [`crate::kernel::Kernels::on`] takes.
+#[inline]
 pub(crate) unsafe fn on_stream(w: &impl Home, op: Op, pe: i32, raw: *mut c_void) -> Result<()> {
+    // SAFETY: as the caller vouches.
+    match unsafe { direct::copy(w, &op, pe, raw) } {
+        Some(put) => put,
+        // SAFETY: as the caller vouches.
+        None => unsafe { any_on_stream(w, op, pe, raw) },
+    }
+}
+
+/// The same of any operation.
+///
+/// # Safety
+/// As for [`on_stream`].
+#[inline(never)]
+unsafe fn any_on_stream(w: &impl Home, op: Op, pe: i32, raw: *mut c_void) -> Result<()> {
     let (mut op, way) = op.check(w, pe)?.into_parts();
     if op.is_nothing() {
         // SAFETY: the caller vouches for the stream.
@@ -113,7 +129,7 @@ pub(crate) unsafe fn on_stream(w: &impl Home, op: Op, pe: i32, raw: *mut c_void)
     op = op.simplified();
     if w.engine().is_some() {
         // Registered memory of a GPU is not mapped at its alias.
-        op.find_local(|at, bytes| w.own(at, bytes).ok());
+        op.find_local(|at, bytes| w.own_if_symmetric(at, bytes));
     }
     let work = match way {
         Reached::Host | Reached::Gpu | Reached::Noted => Work::Near { pe, op },

@@ -86,13 +86,15 @@ template <typename Scope> DEV void probe_get_bw(const job &j) {
   timed<true>(j, [&](uint64_t) { bare_copy<Scope, true>(fresh(j.to + my.begin), fresh(from), fresh(my.size)); });
 }
 
-/* Plain stores of 8 bytes, 4 in flight: the compiler knows that nobody is in between. */
+/* Plain stores of 8 bytes, 4 in flight: the compiler knows that nobody is in between. A round's place is
+ * fresh as p's is: without that the compiler works it out behind the branch of warps that have a word, and a
+ * round is another one. */
 KERNEL(probe_p_bw_block) {
   const part my = part_of<rushmem::block>(j.bytes);
   char *base = rushmem::ptr(j.to, j.peer);
   const uint64_t end = (my.begin + my.size) / 8;
   timed<true>(j, [&](uint64_t round) {
-    volatile uint64_t *to = reinterpret_cast<volatile uint64_t *>(base + target(j, round));
+    volatile uint64_t *to = reinterpret_cast<volatile uint64_t *>(fresh(base + target(j, round)));
 #pragma unroll 4
     for (uint64_t i = my.begin / 8 + threadIdx.x; i < end; i += blockDim.x) to[i] = j.salt + i;
     rushmem::impl::breathe();

@@ -114,23 +114,25 @@ KERNEL(packed_pingpong_block_bytes) { packed_pingpong<rushmem::block, char>(j); 
 
 /* ---- What the instructions themselves take, without a library: no checks, no watch over the wait. ---- */
 
-template <bool acquires, typename Send> DEV void bare_pingpong(const job &j, Send send) {
+/* What is seen is acquired, as a wait's promise is: by a second load where `loads`, else by a fence. */
+template <bool loads, typename Send> DEV void bare_pingpong(const job &j, Send send) {
   const bool serves = rushmem::my_pe() < j.peer;
   uint64_t *mine = j.words + PING, *theirs = rushmem::ptr(mine, j.peer);
   timed<false>(j, [&](uint64_t round) {
     if (serves) send(theirs, round + 1);
     spin_until([&] { return rushmem::impl::load_relaxed_word(mine) >= round + 1; });
-    if (acquires && rushmem::impl::load_acquire_word(mine) < round + 1) rushmem::atomic_inc(j.stamps, rushmem::my_pe());
+    if (!loads) rushmem::impl::fence_acquire();
+    else if (rushmem::impl::load_acquire_word(mine) < round + 1) rushmem::atomic_inc(j.stamps, rushmem::my_pe());
     if (!serves) send(theirs, round + 1);
   });
 }
 
-/* A relaxed store and a relaxed poll. */
+/* A relaxed store; a relaxed poll and an acquire fence. */
 SMALL_KERNEL(probe_signal_pingpong_thread) {
   bare_pingpong<false>(j, [](uint64_t *to, uint64_t n) { rushmem::impl::store_relaxed_word(to, n); });
 }
 
-/* A relaxed reduction and a relaxed poll. */
+/* A relaxed reduction; a relaxed poll and an acquire fence. */
 SMALL_KERNEL(probe_atomic_pingpong_thread) {
   bare_pingpong<false>(j, [](uint64_t *to, uint64_t) { rushmem::impl::add_word(to, uint64_t(1)); });
 }
