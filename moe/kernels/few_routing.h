@@ -69,7 +69,7 @@ __device__ inline bool learn(const exchange &e, const rushmem::team &t, uint64_t
       bad |= id == unheard;
       if (MOE_LAYOUT == 1 || id >= unheard || local >= e.experts_a_rank) continue;
       const uint32_t row = source * e.max_tokens + token, bit = 1u << (row % 32);
-      if (atomicOr(all.bits + row / 32 * e.experts_a_rank + local, bit) & bit) *all.twice = 1;
+      if (atomicOr(all.bits + row / 32 * e.experts_a_rank + local, bit) & bit) atomicOr(all.twice, 1u);
     }
   }
   return __syncthreads_or(bad) != 0;

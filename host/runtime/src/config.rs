@@ -104,7 +104,8 @@ pub(crate) struct Config {
     pub(crate) compile_for: Vec<(u32, u32)>,
     /// Streams in the world's pool (`RUSHMEM_STREAMS`, 4).
     pub(crate) streams: usize,
-    /// Collectives on streams may start while the kernel before them ends (`RUSHMEM_EARLY_LAUNCH`, 1).
+    /// Collectives on streams, and launches that say so, may start while the kernel before them ends
+    /// (`RUSHMEM_EARLY_LAUNCH`, 1).
     pub(crate) early: bool,
     /// How collectives on streams are launched (`RUSHMEM_COLLECTIVES`).
     pub(crate) launches: Launches,

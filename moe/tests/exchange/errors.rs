@@ -72,8 +72,8 @@ fn too_many_tokens_and_unknown_experts_are_refused_by_name() {
     testing::run(2, |world| {
         let mut rng = Rng(seed(world));
         let team = world.team();
-        for shared_routing in [None, Some(0)] {
-            let bench = Bench::new(&team, Case { shared_routing, ..Case::new(4, 64, 6, 2) });
+        for (shared_routing, few) in [(None, 2), (Some(0), 2), (None, 4)] {
+            let bench = Bench::new(&team, Case { shared_routing, few, ..Case::new(4, 64, 6, 2) });
             let seed = rng.next();
             let mut all = bench.draw(seed, |_, _| 4);
             all[1].n = 5;
@@ -169,7 +169,13 @@ fn without_a_rank(world: &World, case: Case) {
 
 #[test]
 fn ranks_that_are_out_are_not_waited_for() {
-    testing::run(3, |world| without_a_rank(world, Case::new(4, 64, 6, 2)));
+    testing::run(3, |world| {
+        for layout in [Layout::ExpertMajor, Layout::RankMajor] {
+            for few in [2, 4] {
+                without_a_rank(world, Case { layout, few, ..Case::new(4, 64, 6, 2) });
+            }
+        }
+    });
 }
 
 #[test]
@@ -181,13 +187,12 @@ fn ranks_that_are_out_are_not_waited_for_in_place() {
     });
 }
 
-#[test]
-fn a_killed_pe_ends_the_others_by_name() {
+fn a_killed_pe_ends_the_others(few: u32) {
     testing::pes(3).supervise::<()>(
-        |_| {
+        move |_| {
             let world = World::init().unwrap();
             let team = world.team();
-            let bench = Bench::new(&team, Case::new(4, 64, 6, 2));
+            let bench = Bench::new(&team, Case { few, ..Case::new(4, 64, 6, 2) });
             let stream = world.stream().unwrap();
             let all = bench.draw(7, |_, _| 3);
             let tokens = bench.tokens(&all[bench.me], false);
@@ -221,4 +226,14 @@ fn a_killed_pe_ends_the_others_by_name() {
             }
         },
     );
+}
+
+#[test]
+fn a_killed_pe_ends_the_others_by_name() {
+    a_killed_pe_ends_the_others(2);
+}
+
+#[test]
+fn a_killed_pe_ends_the_others_by_name_where_all_is_packets() {
+    a_killed_pe_ends_the_others(4);
 }

@@ -192,7 +192,9 @@ fn the_grid_of_pplx_kernels() {
                 (quantised, Float::Bf16),
             ] {
                 let case = Case::new(tokens, hidden, experts, top_k);
-                rounds(world, &mut rng, Case { payload, produced: float, output: float, ..case }, 2);
+                let case = Case { payload, produced: float, output: float, ..case };
+                rounds(world, &mut rng, case, 2);
+                rounds(world, &mut rng, Case { few: tokens, ..case }, 2);
             }
         }
     });
@@ -206,8 +208,9 @@ fn rounds_of_ranks_that_are_late_by_turns() {
     let limit = Duration::from_secs(280 + 20 * factor as u64);
     testing::pes(3).timeout(limit).run(move |world| {
         let mut rng = Rng(seed(world));
-        let case = Case { few: 2, ..Case::new(4, 64, 6, 2) };
-        rounds(world, &mut rng, case, 100 * factor);
+        for few in [2, 4] {
+            rounds(world, &mut rng, Case { few, ..Case::new(4, 64, 6, 2) }, 50 * factor);
+        }
     });
 }
 
