@@ -209,16 +209,27 @@ __device__ inline void count_round(const exchange &e, uint64_t *words, uint64_t 
   for (uint32_t i = blockIdx.x + threadIdx.x * gridDim.x; i < e.words; i += blockDim.x * gridDim.x) words[i] = round;
 }
 
-/* By one thread. */
+/* By one thread: for the host. */
+__device__ inline void tell_failure(const exchange &e, uint64_t round, int kind, uint64_t rank, uint64_t about, uint64_t count) {
+  if (e.failure[failure_kind] != 0) return;
+  e.failure[failure_round] = round;
+  e.failure[failure_rank] = rank;
+  e.failure[failure_about] = about;
+  e.failure[failure_count] = count;
+  e.failure[failure_kind] = static_cast<uint64_t>(kind);
+}
+/* And this round has no combine, on any rank. */
 __device__ inline void note_failure(const exchange &e, uint64_t round, int kind, uint64_t rank, uint64_t about, uint64_t count) {
-  if (e.failure[failure_kind] == 0) {
-    e.failure[failure_round] = round;
-    e.failure[failure_rank] = rank;
-    e.failure[failure_about] = about;
-    e.failure[failure_count] = count;
-    e.failure[failure_kind] = static_cast<uint64_t>(kind);
-  }
+  tell_failure(e, round, kind, rank, about, count);
   e.failure[failure_last] = round;
+}
+
+/* Where an expert has room for every token once, and tokens name it several times, it may still get more than
+ * that. The rows past the end replace the last one, the host gets the error, and combine is made: nothing
+ * else is overwritten, and nobody waits for a rank that has stopped. */
+__device__ inline uint32_t within(const exchange &e, uint32_t local, uint32_t row) {
+  const uint32_t last = local * e.capacity + e.capacity - 1;
+  return row < last ? row : last;
 }
 
 /* Whether this round's combine has anything to do: not where the round failed, nor twice. */

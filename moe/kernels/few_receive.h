@@ -141,15 +141,19 @@ __device__ inline void receive_all(const exchange &e, const rushmem::team &t, co
   }
   if (!is_clerk()) return;
   if (failed && threadIdx.x == 0) refuse(e, round, ranks, all);
-  if (!r.counts) return;
 #if MOE_LAYOUT == 1
+  if (!r.counts) return;
   for (uint32_t i = threadIdx.x; i < ranks; i += blockDim.x) r.counts[i] = failed ? 0 : static_cast<int32_t>(all.counts[i]);
 #else
-  const uint32_t first = static_cast<uint32_t>(t.my_pe()) * e.experts_a_rank;
+  const uint32_t me = static_cast<uint32_t>(t.my_pe()), first = me * e.experts_a_rank;
   for (uint32_t i = threadIdx.x; i < e.experts_a_rank; i += blockDim.x) {
     uint32_t n = 0;
     if (!failed) n = *all.twice ? named(all.ids, rows * id_words(e), first + i) : before_token(e, all, i, rows);
-    r.counts[i] = static_cast<int32_t>(n);
+    if (n > e.capacity) {
+      tell_failure(e, round, over_capacity, me, first + i, n);
+      n = e.capacity;
+    }
+    if (r.counts) r.counts[i] = static_cast<int32_t>(n);
   }
 #endif
 }

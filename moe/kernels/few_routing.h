@@ -128,7 +128,7 @@ __device__ inline chosen chosen_of(const exchange &e, const rushmem::team &t, co
   if (*all.twice) {
     /* An expert that a token names twice has it twice. */
     c.row = local * e.capacity + __popc(__match_any_sync(all_lanes, c.id) & ((1u << lane) - 1));
-    if (here) c.row += named(all.ids, at * words, c.id);
+    if (here) c.row = within(e, local, c.row + named(all.ids, at * words, c.id));
     __syncwarp();
   }
 #endif

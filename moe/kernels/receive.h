@@ -95,6 +95,7 @@ __device__ inline void place(const exchange &e, const rushmem::team &t, const re
         for (uint32_t j = 0; j < 4; ++j) row += id_at(four, j) == id ? 1 : 0;
       }
     }
+    if (MOE_LAYOUT == 0) row = within(e, local, row);
     to.places[__popc(ours & below)] = row;
     if (tell) {
       e.positions[(size_t(p.source) * e.max_tokens + p.token) * e.top_k + lane] = static_cast<int32_t>(row);
@@ -198,7 +199,9 @@ __device__ inline void tell_of_round(const exchange &e, const rushmem::team &t, 
     }
 #else
     for (uint32_t i = threadIdx.x; i < e.experts_a_rank; i += blockDim.x) {
-      r.counts[i] = k.failure || first + i >= e.experts ? 0 : static_cast<int32_t>(all.totals[first + i]);
+      const bool none = k.failure || first + i >= e.experts;
+      const uint32_t n = none ? 0 : all.totals[first + i];
+      r.counts[i] = static_cast<int32_t>(MOE_LAYOUT == 0 && n > e.capacity ? e.capacity : n);
     }
 #endif
   }

@@ -237,7 +237,12 @@ __device__ inline void judge(const exchange &e, const rushmem::team &t, known &k
     });
   }
   __syncthreads();
-  if (!can_fail) return;
+  if (!can_fail) {
+    for (uint32_t i = threadIdx.x; i < e.experts; i += blockDim.x) {
+      if (all.totals[i] > e.capacity) tell_failure(e, all.round, over_capacity, i / e.experts_a_rank, i, all.totals[i]);
+    }
+    return;
+  }
   uint32_t over = ~0u;
 #if MOE_LAYOUT == 0
   for (uint32_t i = threadIdx.x; i < e.experts; i += blockDim.x) {

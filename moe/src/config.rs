@@ -161,8 +161,10 @@ impl Config {
     }
 
     /// Rows of each local expert, or of all in [`Layout::Flat`]. Unless it is said, as many as can come: more
-    /// is never needed. With less, a round that needs more is refused on all ranks
-    /// ([`Why::OverCapacity`](crate::Why::OverCapacity)).
+    /// is never needed where no token names an expert twice. With less, a round that needs more is refused on
+    /// all ranks ([`Why::OverCapacity`](crate::Why::OverCapacity)). Where tokens name an expert of
+    /// [`Layout::ExpertMajor`] so often that its rows do not do, the last row is that of several tokens, and
+    /// its rank gets the same error.
     pub fn capacity(self, rows: u32) -> Config {
         Config { capacity: Some(rows), ..self }
     }

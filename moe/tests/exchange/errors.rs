@@ -67,6 +67,48 @@ fn a_round_over_capacity_is_refused_by_name() {
     });
 }
 
+/// An expert has room for every token once, unless the configuration says otherwise; tokens that name it
+/// several times fill it, are reported, and leave alone what lies behind.
+#[test]
+fn an_expert_that_tokens_name_too_often_keeps_to_its_rows() {
+    testing::run(2, |world| {
+        let mut rng = Rng(seed(world));
+        let team = world.team();
+        for (shared_routing, few) in [(None, 2), (Some(0), 2), (None, 4)] {
+            let bench = Bench::new(&team, Case { shared_routing, few, ..Case::new(4, 64, 6, 2) });
+            let seed = rng.next();
+            let mut all = bench.draw(seed, |_, _| 4);
+            all.iter_mut().for_each(|drawn| drawn.experts.fill(3));
+            let stream = world.stream().unwrap();
+            let (x, counts, _) = bench.poison();
+            let (tokens, to) = (bench.tokens(&all[bench.me], true), bench.received());
+            // SAFETY: buffers of the configuration's sizes, which nobody else uses until the stream is idle.
+            unsafe {
+                bench.exchange.dispatch(&tokens, &to, &stream).unwrap();
+                bench.exchange.combine(bench.y(), bench.out(), &stream).unwrap();
+            }
+            stream.synchronize().unwrap();
+            // Expert 3 is the first of rank 1, of three with eight rows each.
+            let (x, counts) = (x.to_vec().unwrap(), counts.to_vec().unwrap());
+            let row = x.len() / (3 * 8);
+            let written =
+                |expert: usize| x[expert * 8 * row..(expert + 1) * 8 * row].iter().any(|byte| *byte != 0xee);
+            assert_eq!([0, 1, 2].map(written), [bench.me == 1, false, false]);
+            assert_eq!(counts, if bench.me == 1 { [8, 0, 0] } else { [0; 3] });
+            let failure = bench.exchange.check();
+            if bench.me == 1 {
+                let Err(Error::Round(failure)) = failure else { panic!("{failure:?}") };
+                let wanted = Why::OverCapacity { rank: 1, expert: Some(3), count: 16, capacity: 8 };
+                assert_eq!(failure.why, wanted);
+            }
+            let fine = bench.draw(seed ^ 1, |_, _| 1);
+            bench.round(&stream, seed ^ 1, &fine, Halves::Whole, || Duration::ZERO);
+            stream.destroy().unwrap();
+            bench.free();
+        }
+    });
+}
+
 #[test]
 fn too_many_tokens_and_unknown_experts_are_refused_by_name() {
     testing::run(2, |world| {
