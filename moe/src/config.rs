@@ -187,8 +187,8 @@ impl Config {
 
     /// Rounds in which a source has at most so many tokens send data and flag in one store: less latency, and
     /// more bytes. An exchange of at most so many `max_tokens` that is not flat has kernels of its own for
-    /// that, which take less time still. What this is best for was measured: 64 expert-major and 128
-    /// rank-major for such an exchange, else 32; 0 turns it off. The same on all ranks.
+    /// that, which take less time still. Unless it is said, it is 32, and for such an exchange 128 where all
+    /// ranks together have at most 256, as was measured; 0 turns it off. The same on all ranks.
     pub fn few(self, tokens: u32) -> Config {
         Config { few: Some(tokens), ..self }
     }

@@ -73,10 +73,10 @@ pub(crate) struct Parts {
 /// Tokens up to which rows, and sums of results, are sent as packets, unless the configuration says.
 const FEW: u32 = 32;
 const FEW_BACK: u32 = 32;
-/// The most tokens of exchanges with kernels for few, unless the configuration says: more were not measured
-/// with them, or took longer.
-const MOST_TOKENS_OF_FEW: u32 = 64;
-const MOST_TOKENS_OF_FEW_RANK_MAJOR: u32 = 128;
+/// The most tokens of exchanges of more than [`FEW`] with kernels for few, unless the configuration says, and
+/// the most of all ranks together: more were not measured with them.
+const MOST_TOKENS_OF_FEW: u32 = 128;
+const MOST_ROWS_OF_FEW: u64 = 256;
 /// How few.h cuts rows and sums: lanes of a warp, each with three words of a row, or six columns of a sum.
 const LANES: u32 = 32;
 const PART_WORDS: u32 = 3 * LANES;
@@ -192,15 +192,17 @@ impl Config {
     /// expert can get more tokens than it has room for, and what blocks know of a round takes little memory.
     pub(crate) fn is_few(&self, ranks: u32, far: bool) -> bool {
         let rows = u64::from(ranks) * u64::from(self.max_tokens);
-        let (has_room, most) = match self.layout {
-            Layout::ExpertMajor => (u64::from(self.rows(ranks)) >= rows, MOST_TOKENS_OF_FEW),
-            Layout::RankMajor => (true, MOST_TOKENS_OF_FEW_RANK_MAJOR),
-            Layout::Flat { .. } => (false, 0),
+        let has_room = match self.layout {
+            Layout::ExpertMajor => u64::from(self.rows(ranks)) >= rows,
+            Layout::RankMajor => true,
+            Layout::Flat { .. } => false,
         };
+        let measured =
+            self.max_tokens <= FEW || (self.max_tokens <= MOST_TOKENS_OF_FEW && rows <= MOST_ROWS_OF_FEW);
         let most_shared = self.shared_routing.unwrap_or(MOST_SHARED_OF_FEW).min(MOST_SHARED_OF_FEW);
         !far && has_room
             && ranks <= MOST_FEW_RANKS
-            && self.max_tokens <= self.few.unwrap_or(most)
+            && self.few.map_or(measured, |few| self.max_tokens <= few)
             && self.shared_bytes_of_few(ranks, rows) <= u64::from(most_shared)
     }
 

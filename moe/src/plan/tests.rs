@@ -39,13 +39,12 @@ fn a_device_with_less_shared_memory_is_given_other_options_once() {
 #[test]
 fn combines_have_room_for_their_pieces() {
     let bytes = |config: Config, call| Plan::new(config, 2, false, true).unwrap().shared_bytes(call);
-    let config = Config::new(128, 7168, 256, 8);
+    let config = Config::new(129, 7168, 256, 8);
     for call in [Call::Combine, Call::CombineSend, Call::CombineReceive] {
         assert_eq!(bytes(config, call), 8 * (4 * 2048 + 128));
         assert_eq!(bytes(config.threads(512), call), 16 * (4 * 2048 + 128));
         assert_eq!(bytes(config.threads(1024), call), 32 * (2 * 2048 + 128));
-        assert_eq!(bytes(Config::new(32, 7168, 256, 8), call), 0);
-        assert_eq!(bytes(Config::new(65, 7168, 256, 8), call), 8 * (4 * 2048 + 128));
+        assert_eq!(bytes(Config::new(128, 7168, 256, 8), call), 0);
     }
     let far = Plan::new(Config::new(1, 7168, 256, 8), 2, true, true).unwrap();
     assert_eq!(far.shared_bytes(Call::Combine), 8 * (4 * 2048 + 128));
@@ -91,9 +90,14 @@ fn exchanges_for_few_tokens_have_kernels_of_their_own() {
         assert!(!is_few(config.layout(layout), 2, true));
     }
     let of = |tokens| Config::new(tokens, 7168, 256, 8);
-    assert!(is_few(of(64), 2, false) && !is_few(of(65), 2, false) && is_few(of(65).few(65), 2, false));
-    assert!(is_few(of(128).layout(Layout::RankMajor), 8, false));
-    assert!(!is_few(of(129).layout(Layout::RankMajor), 2, false));
+    for layout in [Layout::ExpertMajor, Layout::RankMajor] {
+        let of = |tokens| of(tokens).layout(layout);
+        assert!(
+            is_few(of(128), 2, false) && !is_few(of(129), 1, false) && is_few(of(129).few(129), 1, false)
+        );
+        assert!(is_few(of(64), 4, false) && !is_few(of(65), 4, false) && !is_few(of(33), 8, false));
+        assert!(is_few(of(33).few(33), 8, false) && !is_few(of(128), 3, false));
+    }
     assert!(!is_few(config.few(31), 2, false));
     assert!(is_few(config.capacity(64), 2, false) && !is_few(config.capacity(63), 2, false));
     assert!(!is_few(config.shared_routing(100), 2, false) && !is_few(Config::new(1, 16, 65534, 1), 2, false));

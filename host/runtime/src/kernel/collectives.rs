@@ -182,12 +182,12 @@ impl Kernels {
 
     /// Compiles instances for the kinds of GPUs that RUSHMEM_COMPILE_FOR names, each once. (On a GPU nothing:
     /// there they are made when they are needed.)
-    pub(crate) fn collectives_ahead(&self, instances: &mut dyn Iterator<Item = String>) -> Result<()> {
+    pub(crate) fn collectives_ahead(&self, instances: &dyn Fn() -> Result<Vec<String>>) -> Result<()> {
         let common = &self.core.common;
         if common.config.compile_for.is_empty() || matches!(self.core.runner, Runner::Gpu(_)) {
             return Ok(());
         }
-        for instance in instances {
+        for instance in instances()? {
             if !lock(&self.core.collectives.ahead).contains(&instance) {
                 ahead::compile(common, NAME, SOURCE, &options(&instance))?;
                 lock(&self.core.collectives.ahead).insert(instance);

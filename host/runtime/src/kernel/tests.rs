@@ -347,7 +347,7 @@ fn the_c_functions_check_what_they_are_given() {
             let go = |config: &rushmem_launch_t| rushmem_launch(kernel, config, args.as_ptr(), null, 1);
             assert_eq!(go(&shape(1, 1)), RUSHMEM_OK);
             assert_eq!(go(&rushmem_launch_t { size: 4, ..shape(1, 1) }), RUSHMEM_ERR_INVALID_ARGUMENT);
-            assert_eq!(go(&rushmem_launch_t { flags: 2, ..shape(1, 1) }), RUSHMEM_ERR_INVALID_ARGUMENT);
+            assert_eq!(go(&rushmem_launch_t { flags: 4, ..shape(1, 1) }), RUSHMEM_ERR_INVALID_ARGUMENT);
             let stream = 8 as *mut c_void;
             assert_eq!(go(&rushmem_launch_t { stream, ..shape(1, 1) }), RUSHMEM_ERR_BAD_HANDLE);
             assert_eq!(

@@ -7,7 +7,7 @@ use std::ffi::c_void;
 use crate::error::{err, Result};
 use crate::exec::Home;
 use crate::kernel::streams::On;
-use crate::op::team_call::{check_plain, Caller, TeamCall, TeamLaunch};
+use crate::op::team_call::{check_plain, Caller, Find, TeamCall, TeamLaunch};
 use crate::trace::event::About;
 use rushmem_abi::device::RawTeam;
 
@@ -73,11 +73,10 @@ unsafe fn start(
     let on = unsafe { w.kernels().on(raw) }?;
     let gpu = matches!(on, On::Gpu(_));
     let caller = Caller { me: team.my_pe as usize, n: team.n_pes as usize, gpu };
-    let Some(launch) = call.check(caller, &|what, at, bytes| find(w, &on, what, at, bytes))? else {
-        return Ok(());
-    };
+    let place = |what, at, bytes| find(w, &on, what, at, bytes);
+    let Some(launch) = call.check(caller, &place)? else { return Ok(()) };
     let advice = || format!("rushmem_team_prepare (Team::prepare) loads what {} needs", call.name());
-    ahead(w, call.name(), &launch)?;
+    ahead(w, call, caller, &place)?;
     let step = w.launches().of(call.name(), launch.bytes, gpu, w.kernels().blocks_together());
     let scope = if step.blocks > 1 { SEVERAL } else { ONE };
     let kernel = w.kernels().collective(&launch.instance(scope), Some(&on), &advice)?;
@@ -96,10 +95,9 @@ pub(crate) fn prepare_collective(w: &impl Home, name: &str, op: i32, what: usize
     let gpu = w.engine().is_some();
     for call in TeamCall::of_each_kind(name, op, what).map_err(|e| e.context(&text))? {
         // A member alone, whose addresses are as good as any.
-        let launch =
-            call.check(Caller { me: 0, n: 1, gpu }, &|_, at, _| Ok(at)).map_err(|e| e.context(&text))?;
-        if let Some(launch) = launch {
-            ahead(w, name, &launch)?;
+        let (alone, place) = (Caller { me: 0, n: 1, gpu }, |_, at, _| Ok(at));
+        if let Some(launch) = call.check(alone, &place).map_err(|e| e.context(&text))? {
+            ahead(w, &call, alone, &place)?;
             let together = !gpu || w.kernels().blocks_together() > 1;
             for scope in scopes(w, name, gpu).filter(|scope| together || *scope == ONE) {
                 let instance = launch.instance(scope);
@@ -117,8 +115,14 @@ fn scopes(w: &impl Home, name: &str, gpu: bool) -> impl Iterator<Item = &'static
 }
 
 /// Without a GPU: what one would launch for this call is compiled, where that is asked for.
-fn ahead(w: &impl Home, name: &str, launch: &TeamLaunch) -> Result<()> {
-    w.kernels().collectives_ahead(&mut scopes(w, name, true).map(|scope| launch.instance(scope)))
+fn ahead(w: &impl Home, call: &TeamCall, caller: Caller, place: Find<'_>) -> Result<()> {
+    w.kernels().collectives_ahead(&|| {
+        let launch = call.check(Caller { gpu: true, ..caller }, place)?;
+        let instances = |launch: TeamLaunch| {
+            scopes(w, call.name(), true).map(|scope| launch.instance(scope)).collect::<Vec<_>>()
+        };
+        Ok(launch.map_or_else(Vec::new, instances))
+    })
 }
 
 /// Where a kernel of this stream finds a range of this PE's memory. What lies where symmetric memory does
