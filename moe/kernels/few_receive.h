@@ -149,11 +149,12 @@ __device__ inline void receive_all(const exchange &e, const rushmem::team &t, co
   for (uint32_t i = threadIdx.x; i < e.experts_a_rank; i += blockDim.x) {
     uint32_t n = 0;
     if (!failed) n = *all.twice ? named(all.ids, rows * id_words(e), first + i) : before_token(e, all, i, rows);
-    if (n > e.capacity) {
-      tell_failure(e, round, over_capacity, me, first + i, n);
-      n = e.capacity;
-    }
-    if (r.counts) r.counts[i] = static_cast<int32_t>(n);
+    if (r.counts) r.counts[i] = static_cast<int32_t>(n < e.capacity ? n : e.capacity);
+  }
+  /* By one thread: words of two failures must not mix. */
+  for (uint32_t i = 0; *all.twice && !failed && threadIdx.x == 0 && i < e.experts_a_rank; ++i) {
+    const uint32_t n = named(all.ids, rows * id_words(e), first + i);
+    if (n > e.capacity) return tell_failure(e, round, over_capacity, me, first + i, n);
   }
 #endif
 }

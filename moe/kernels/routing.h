@@ -237,12 +237,6 @@ __device__ inline void judge(const exchange &e, const rushmem::team &t, known &k
     });
   }
   __syncthreads();
-  if (!can_fail) {
-    for (uint32_t i = threadIdx.x; i < e.experts; i += blockDim.x) {
-      if (all.totals[i] > e.capacity) tell_failure(e, all.round, over_capacity, i / e.experts_a_rank, i, all.totals[i]);
-    }
-    return;
-  }
   uint32_t over = ~0u;
 #if MOE_LAYOUT == 0
   for (uint32_t i = threadIdx.x; i < e.experts; i += blockDim.x) {
@@ -250,7 +244,9 @@ __device__ inline void judge(const exchange &e, const rushmem::team &t, known &k
   }
   over = lowest(over, &first);
   if (over != ~0u && threadIdx.x == 0 && !k.failure) {
-    fail_round(k, over_capacity, over / e.experts_a_rank, over, all.totals[over]);
+    const uint32_t rank = over / e.experts_a_rank;
+    if (can_fail) fail_round(k, over_capacity, rank, over, all.totals[over]);
+    else tell_failure(e, all.round, over_capacity, rank, over, all.totals[over]);
   }
 #else
   for (uint32_t rank = threadIdx.x; rank < ranks; rank += blockDim.x) {
