@@ -285,6 +285,14 @@ impl Plan {
         begin..begin + FAILURE_WORDS
     }
 
+    /// Where in the memory, in 64-bit words, rounds are counted.
+    pub(crate) fn round_words(&self) -> [std::ops::Range<usize>; 3] {
+        [self.exchange.sent, self.exchange.received, self.exchange.combined].map(|at| {
+            let begin = (at - self.base) as usize / 8;
+            begin..begin + self.exchange.words as usize
+        })
+    }
+
     /// What these words say.
     pub fn failure(&self, said: &[u64]) -> Option<Failure> {
         let (rank, about, count) = (said[2] as u32, said[3], said[4]);

@@ -32,20 +32,25 @@ fn seed(world: &World) -> u64 {
 fn rounds(world: &World, rng: &mut Rng, case: Case, n: usize) {
     let team = world.team();
     let bench = Bench::new(&team, case);
+    more_rounds(world, rng, &bench, case.max_tokens, n);
+    bench.free();
+}
+
+/// Of up to `most` tokens a rank.
+fn more_rounds(world: &World, rng: &mut Rng, bench: &Bench<'_, '_>, most: u32, n: usize) {
     let stream = world.stream().unwrap();
     for round in 0..n {
         let seed = rng.next();
         let all = bench.draw(seed, |rng, _| match rng.below(4) {
             0 => 0,
-            1 => case.max_tokens as usize,
-            _ => rng.below(u64::from(case.max_tokens) + 1) as usize,
+            1 => most as usize,
+            _ => rng.below(u64::from(most) + 1) as usize,
         });
         let halves = if round % 2 == 0 { Halves::Whole } else { Halves::Split };
         let mut own = Rng(seed ^ bench.me as u64);
         bench.round(&stream, seed, &all, halves, || Duration::from_micros(own.below(3) * own.below(500)));
     }
     stream.destroy().unwrap();
-    bench.free();
 }
 
 #[test]
@@ -210,6 +215,28 @@ fn rounds_of_ranks_that_are_late_by_turns() {
         let mut rng = Rng(seed(world));
         for few in [2, 4] {
             rounds(world, &mut rng, Case { few, ..Case::new(4, 64, 6, 2) }, 50 * factor);
+        }
+    });
+}
+
+/// Kernels for few tokens mark packets by the lower half of a round's number. What has lain in a packet since
+/// that was last the same, or since the beginning, is taken for no round's.
+#[test]
+fn numbers_of_rounds_whose_lower_half_begins_anew() {
+    testing::pes(3).timeout(Duration::from_secs(120)).run(|world| {
+        let (mut rng, team) = (Rng(seed(world)), world.team());
+        let (short, long) = (Case::new(5, 64, 6, 2), Case::new(9, 1040, 6, 2));
+        let rank_major = Case { layout: Layout::RankMajor, ..short };
+        for (case, few) in [(short, 5), (rank_major, 5), (long, 9), (short, 2)] {
+            let bench = Bench::new(&team, Case { few, ..case });
+            // Packets are marked anew at each multiple of 2^31. Without that, rounds at those of 2^32 would
+            // find what others of their lower halves left: between them nobody sends anything.
+            for half in 1..=8u64 {
+                bench.exchange.skip_to((half << 31) - 4).unwrap();
+                let most = if half % 2 == 0 { case.max_tokens } else { 0 };
+                more_rounds(world, &mut rng, &bench, most, 8);
+            }
+            bench.free();
         }
     });
 }
