@@ -58,7 +58,17 @@ pub struct Plan {
     in_place: bool,
     /// Whether the kernels are those for few tokens (`kernels/few.h`).
     few: bool,
-    most: u64,
+    /// Pieces of rows that a warp has under way, where it has room for them.
+    pieces: u32,
+    /// That of this device.
+    shape: Shape,
+}
+
+/// The shape of launches on a kind of device, for where a block has the experts of all tokens.
+#[derive(Clone, Copy, Default)]
+struct Shape {
+    /// The most blocks.
+    blocks: u64,
     threads: u32,
     pieces: u32,
     shared_bytes: usize,
@@ -84,15 +94,13 @@ impl Plan {
             on_gpu,
             in_place: false,
             few: false,
-            most: 0,
-            threads: 0,
             pieces: PIECES,
-            shared_bytes: 0,
+            shape: Shape::default(),
         };
         let most_shared = u64::from(config.shared_routing.unwrap_or(MOST_SHARED));
         plan.in_place = config.shared_bytes(ranks, plan.tokens_of_all()) > most_shared;
         plan.few = config.is_few(ranks, far);
-        plan.shape();
+        plan.shape = plan.shape_on(on_gpu);
         Ok(plan)
     }
 
@@ -101,10 +109,10 @@ impl Plan {
         u64::from(self.ranks) * u64::from(self.config.max_tokens)
     }
 
-    /// The shape of launches, for where a block has the experts of all tokens.
-    fn shape(&mut self) {
+    /// The shape of launches on GPUs, or on the CPU device.
+    fn shape_on(&self, gpu: bool) -> Shape {
         let (config, exchange) = (&self.config, &self.exchange);
-        let (most, few) = match (self.on_gpu, self.few) {
+        let (most, few) = match (gpu, self.few) {
             (true, true) => GPU_SHAPE_OF_FEW,
             (true, false) => GPU_SHAPE,
             _ => CPU_SHAPE,
@@ -114,22 +122,21 @@ impl Plan {
         // memory: there are fewer of them then.
         let copied = config.shared_bytes(self.ranks, tokens) as usize;
         let threads = if self.in_place || copied > LARGE { many } else { few };
-        self.threads = config.threads.unwrap_or(threads);
-        let warps = self.threads / 32;
-        if warps > WARPS_OF_ALL_PIECES {
-            self.pieces = FEW_PIECES;
-        }
-        self.shared_bytes = match self.in_place {
+        let threads = config.threads.unwrap_or(threads);
+        let warps = threads / 32;
+        let pieces = if warps > WARPS_OF_ALL_PIECES { FEW_PIECES } else { self.pieces };
+        let shared_bytes = match self.in_place {
             false if self.few => config.shared_bytes_of_few(self.ranks, tokens) as usize,
             true => config.shared_bytes(self.ranks, warps.into()) as usize,
             false => copied,
         };
         // More blocks than parts of rows have nothing to do, but for the one that counts.
         let parts = tokens * u64::from(exchange.row_words.max(exchange.unit_bytes / 8).div_ceil(SHARE));
-        self.most = u64::from(config.blocks.unwrap_or(most)).min(parts + 1).min(u64::from(MOST_BLOCKS));
+        let mut blocks = u64::from(config.blocks.unwrap_or(most)).min(parts + 1).min(u64::from(MOST_BLOCKS));
         if self.far {
-            self.most = self.most.min(u64::from((MOST_WARPS_FAR / warps).max(1)));
+            blocks = blocks.min(u64::from((MOST_WARPS_FAR / warps).max(1)));
         }
+        Shape { blocks, threads, pieces, shared_bytes }
     }
 
     /// Where the device has no room for a block: whether there are other [`options`](Plan::options), with
@@ -140,7 +147,7 @@ impl Plan {
         if copied {
             self.in_place = true;
             self.pieces = FEW_PIECES;
-            self.shape();
+            self.shape = self.shape_on(self.on_gpu);
         }
         copied
     }
@@ -162,26 +169,21 @@ impl Plan {
 
     /// Threads of each block.
     pub fn threads(&self) -> u32 {
-        self.threads
+        self.shape.threads
     }
 
-    /// The compiler's options for [`SOURCE`].
+    /// The compiler's options for [`SOURCE`]: the same on every device, so that kernels can be compiled ahead
+    /// for GPUs where there are none.
     pub fn options(&self) -> Vec<String> {
-        // As many registers a thread as that leaves.
-        crate::source::options(
-            &self.config,
-            self.threads,
-            (512 / self.threads).max(1),
-            self.pieces,
-            self.in_place,
-            self.few,
-        )
+        let [cpu, gpu] =
+            [false, true].map(|gpu| self.shape_on(gpu)).map(|shape| (shape.threads, shape.pieces));
+        crate::source::options(&self.config, cpu, gpu, self.in_place, self.few)
     }
 
     /// Bytes of dynamic shared memory of a call's launch.
     pub fn shared_bytes(&self, call: Call) -> usize {
         match call {
-            Call::Dispatch | Call::DispatchReceive => self.shared_bytes,
+            Call::Dispatch | Call::DispatchReceive => self.shape.shared_bytes,
             Call::DispatchSend => 0,
             Call::Combine | Call::CombineSend | Call::CombineReceive => self.bytes_of_pieces(),
         }
@@ -193,12 +195,12 @@ impl Plan {
         if self.exchange.max_tokens <= self.exchange.few_back {
             return 0;
         }
-        (self.threads / 32) as usize * (self.pieces as usize * PIECE + BARRIERS)
+        (self.shape.threads / 32) as usize * (self.shape.pieces as usize * PIECE + BARRIERS)
     }
 
     /// The most that a launch has: what [`blocks`](Plan::blocks) is asked with for each kernel.
     pub fn most_shared_bytes(&self) -> usize {
-        self.shared_bytes.max(self.bytes_of_pieces())
+        self.shape.shared_bytes.max(self.bytes_of_pieces())
     }
 
     /// Blocks of each launch, where the device has room for so many of the kernel of which it has room for
@@ -216,11 +218,11 @@ impl Plan {
                 self.config.experts,
                 self.config.experts_a_rank(self.ranks),
                 self.ranks,
-                self.shared_bytes,
-                self.threads
+                self.shape.shared_bytes,
+                self.shape.threads
             )));
         }
-        Ok(self.most.min(room) as u32)
+        Ok(self.shape.blocks.min(room) as u32)
     }
 
     /// Says where the memory is.

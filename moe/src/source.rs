@@ -23,14 +23,13 @@ fn number(float: Float) -> u32 {
     }
 }
 
-/// Its macros for a configuration, so many blocks of so many threads on a multiprocessor and so many pieces;
-/// types, layout and whether the experts of all tokens are read in place are compiled in; sizes are not, so
-/// that few variants serve.
+/// Its macros for a configuration, and for blocks of so many threads and warps with so many pieces, on the
+/// CPU device and on GPUs; types, layout and whether the experts of all tokens are read in place are compiled
+/// in; sizes are not, so that few variants serve.
 pub(crate) fn options(
     config: &Config,
-    threads: u32,
-    blocks_each: u32,
-    pieces: u32,
+    cpu: (u32, u32),
+    gpu: (u32, u32),
     in_place: bool,
     few: bool,
 ) -> Vec<String> {
@@ -44,17 +43,20 @@ pub(crate) fn options(
         Layout::RankMajor => 1,
         Layout::Flat { .. } => 2,
     };
-    let macros = [
-        ("THREADS", threads),
-        ("BLOCKS", blocks_each),
+    let both = [
         ("CAST", cast),
         ("SCALES", u32::from(scales == Scales::Ue8m0)),
         ("Y", number(config.produced)),
         ("OUT", number(config.output)),
         ("LAYOUT", layout),
-        ("PIECES", pieces),
         ("IN_PLACE", in_place.into()),
         ("FEW", few.into()),
     ];
-    macros.map(|(name, value)| format!("-DMOE_{name}={value}")).into()
+    let of = |device: &'static str, (threads, pieces): (u32, u32)| {
+        // Blocks of a multiprocessor, with as many registers a thread as that leaves.
+        [("THREADS", threads), ("BLOCKS", (512 / threads).max(1)), ("PIECES", pieces)]
+            .map(|(name, value)| format!("{device}-DMOE_{name}={value}"))
+    };
+    let both = both.map(|(name, value)| format!("-DMOE_{name}={value}"));
+    both.into_iter().chain(of("--cxx=", cpu)).chain(of("--nvrtc=", gpu)).collect()
 }

@@ -49,7 +49,7 @@ fn combines_have_room_for_their_pieces() {
     let far = Plan::new(Config::new(1, 7168, 256, 8), 2, true, true).unwrap();
     assert_eq!(far.shared_bytes(Call::Combine), 8 * (4 * 2048 + 128));
     let mut plan = Plan::new(config, 2, false, true).unwrap();
-    assert!(plan.less_shared() && plan.options().contains(&"-DMOE_PIECES=2".to_string()));
+    assert!(plan.less_shared() && plan.options().contains(&"--nvrtc=-DMOE_PIECES=2".to_string()));
     assert_eq!(plan.shared_bytes(Call::Combine), plan.threads() as usize / 32 * (2 * 2048 + 128));
 }
 
@@ -101,4 +101,24 @@ fn exchanges_for_few_tokens_have_kernels_of_their_own() {
     assert!(!is_few(config.few(31), 2, false));
     assert!(is_few(config.capacity(64), 2, false) && !is_few(config.capacity(63), 2, false));
     assert!(!is_few(config.shared_routing(100), 2, false) && !is_few(Config::new(1, 16, 65534, 1), 2, false));
+}
+
+/// Kernels that are compiled ahead are those that GPUs ask for.
+#[test]
+fn options_are_the_same_on_every_device() {
+    for tokens in [1, 129, 4096, 8192] {
+        for (layout, threads) in [(Layout::ExpertMajor, None), (Layout::RankMajor, Some(96))] {
+            let config = Config::new(tokens, 7168, 256, 8).layout(layout);
+            let config = threads.map_or(config, |threads| config.threads(threads));
+            for (ranks, far) in [(1, false), (8, false), (8, true)] {
+                let of = |on_gpu| Plan::new(config, ranks, far, on_gpu).unwrap();
+                let (cpu, gpu) = (of(false), of(true));
+                assert_eq!(cpu.options(), gpu.options());
+                let threads = |of: &str, plan: &Plan| format!("--{of}=-DMOE_THREADS={}", plan.threads());
+                for option in [threads("cxx", &cpu), threads("nvrtc", &gpu)] {
+                    assert!(cpu.options().contains(&option), "{option}");
+                }
+            }
+        }
+    }
 }
