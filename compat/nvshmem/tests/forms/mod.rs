@@ -1,5 +1,5 @@
 //! Every typed form of every function in a kernel of its own, compiled for the GPUs that people have and
-//! linked with the device library; for one of them as whole programs, too.
+//! linked with the device library; for one of them as whole programs, too, in C++20.
 
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
@@ -203,7 +203,8 @@ fn forms_of_kernels_compile() {
             let link = ["-dlink", &arch, "-L", &lib, "-lnvshmem_device", "-o", &linked];
             compile(&nvcc, Path::new(object), &link);
             if piece.arch == ARCHS[0] {
-                let alone: Vec<&str> = ["-cubin", &arch, "-o", &linked].into_iter().chain(quick).collect();
+                let alone = ["-std=c++20", "-cubin", &arch, "-o", &linked];
+                let alone: Vec<&str> = alone.into_iter().chain(quick).collect();
                 compile(&nvcc, &source, &alone);
             }
             record.line(&format!("{}{}", piece.row, begin.elapsed().as_secs()));

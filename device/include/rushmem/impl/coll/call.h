@@ -279,7 +279,7 @@ template <typename Scope> struct call {
     uint32_t polls = 0;
     stall_mark mark{0, polls_before_help};
     RUSHMEM_DEVICE void unsatisfied(const call &c, const uint64_t *word_, uint64_t expected, uint64_t seen, int member) {
-      unsatisfied_by(c, word_, [=] { return expected; }, seen, member);
+      unsatisfied_by(c, word_, [expected] { return expected; }, seen, member);
     }
     /* `expected()`: worked out at stops alone. */
     template <typename Expected>
