@@ -1,7 +1,7 @@
 // The head of races*.cu: programs of two PEs, each with one mistake in its order, and beside it the same
 // program without. PE 0 sends, PE 1 receives, unless it says otherwise. `data`, `src` and `flag` are
 // symmetric, 1024 ints, 1024 ints and 16 words, zero, and each program's own. Lines whose accesses race are
-// marked. (tests/races.rs)
+// marked. (tests/races)
 #include <rushmem/rushmem.cuh>
 
 using namespace rushmem;

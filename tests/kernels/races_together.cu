@@ -290,6 +290,33 @@ KERNEL reads(ARGS) { use(data[threadIdx.x]); }  // reads
 KERNEL writes(ARGS) { data[threadIdx.x] = 1; }  // writes
 KERNEL writes_behind(ARGS) { data[threadIdx.x] = 1; }  // writes behind
 KERNEL sends(ARGS) { put<block>(data, src, 64, 1 - my_pe()); }  // sends
+KERNEL touches_nothing(ARGS) {}
+KERNEL writes_early(ARGS) {
+  data[threadIdx.x] = 1;  // writes early
+  await_stream();
+}
+KERNEL waits_and_writes(ARGS) {
+  await_stream();
+  data[threadIdx.x] = 1;  // waits and writes
+}
+KERNEL reads_early(ARGS) {
+  const int seen = data[threadIdx.x];  // reads early
+  await_stream();
+  use(seen);
+}
+KERNEL waits_and_reads(ARGS) {
+  await_stream();
+  use(data[threadIdx.x]);
+}
+KERNEL one_waits(ARGS) {
+  if (threadIdx.x == 0) await_stream();
+  data[threadIdx.x] = 1;  // writes behind one
+}
+KERNEL one_waits_for_all(ARGS) {
+  if (threadIdx.x == 0) await_stream();
+  __syncthreads();
+  data[threadIdx.x] = 1;
+}
 KERNEL meets(ARGS) {
   if (SECOND) data[0] = 1;  // is written
   sync_grid();

@@ -27,6 +27,9 @@ pub struct LaunchConfig {
     pub shared: usize,
     /// Blocks need not all be resident: a few run at a time, in their order. They cannot meet.
     pub in_turns: bool,
+    /// On a GPU the kernel may start while the one before it on its stream ends: checked runs look whether it
+    /// waits for that before it uses what that one does. Here it never does.
+    pub early: bool,
 }
 
 /// What is said of a launch while it runs, and by whom.
@@ -111,8 +114,8 @@ impl Launch {
         let blocks = check(limits, config).map_err(RunError::Refused)?;
         let workers = if config.in_turns { workers(limits, config).min(blocks) } else { blocks };
         let chain = if code.check.is_on() { check::chain_of_this_thread() } else { None };
-        let checked =
-            chain.map(|chain| Arc::new(CheckedLaunch::begin(chain, &code, config.grid, config.block)));
+        let LaunchConfig { grid, block, early, .. } = *config;
+        let checked = chain.map(|chain| Arc::new(CheckedLaunch::begin(chain, &code, grid, block, early)));
         Ok(Launch {
             code,
             grid: config.grid,
@@ -246,7 +249,7 @@ fn workers(limits: Limits, config: &LaunchConfig) -> u64 {
 
 /// The number of blocks, if they can all be resident, or need not be.
 pub(crate) fn check(limits: Limits, config: &LaunchConfig) -> Result<u64, String> {
-    let LaunchConfig { grid, block, shared, in_turns } = *config;
+    let LaunchConfig { grid, block, shared, in_turns, .. } = *config;
     if let Some(problem) = block_problem(block, shared) {
         return Err(problem);
     }

@@ -175,7 +175,8 @@ fn blocks_load_scan_reduce_and_store() {
         let mut input = affines(&mut random, ALL);
         let mut out = vec![Affine::default(); 4 * ALL + 2];
         let (from, to, count) = (input.as_ptr(), out.as_mut_ptr(), valid as i32);
-        let block = LaunchConfig { grid: [1; 3], block: [35, 2, 1], shared: 0, in_turns: false };
+        let block =
+            LaunchConfig { grid: [1; 3], block: [35, 2, 1], shared: 0, in_turns: false, early: false };
         run(&kernel, &block, &[arg(&from), arg(&to), arg(&count)]).expect("runs");
         input[valid..].fill([1, 0]);
         assert_eq!(out[..ALL], prefixes([1, 0], &input).1, "inclusive, {valid} valid");

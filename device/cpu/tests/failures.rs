@@ -196,7 +196,7 @@ fn what_cannot_be_resident_is_refused() {
     let mut out = 0;
     let pointer = &raw mut out;
     let refused = |grid, block, shared| {
-        let config = LaunchConfig { grid, block, shared, in_turns: false };
+        let config = LaunchConfig { grid, block, shared, in_turns: false, early: false };
         match run(&kernel, &config, &[arg(&pointer)]) {
             Err(RunError::Refused(text)) => text,
             other => panic!("{config:?}: {other:?}"),

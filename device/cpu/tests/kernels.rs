@@ -25,8 +25,12 @@ fn indices_in_three_dimensions() {
         let volume = |d: [u32; 3]| d.iter().product::<u32>() as usize;
         let mut out = vec![0u32; 8 * volume(grid) * volume(block)];
         let pointer = out.as_mut_ptr();
-        run(&kernel, &LaunchConfig { grid, block, shared: 0, in_turns: false }, &[arg(&pointer)])
-            .expect("runs");
+        run(
+            &kernel,
+            &LaunchConfig { grid, block, shared: 0, in_turns: false, early: false },
+            &[arg(&pointer)],
+        )
+        .expect("runs");
         let mut at = 0;
         for b in 0..volume(grid) as u32 {
             for t in 0..volume(block) as u32 {

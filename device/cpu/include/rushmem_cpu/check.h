@@ -78,7 +78,8 @@ RUSHMEM_CPU_EXPORT uint32_t rushmem_cpu_check_attach(const rushmem_cpu_checker *
 
 /* 1: what this PE has put is in order; 2: it is complete. 3, 4, 5: what follows, up to 0, are the accesses of
  * a put_nbi, a get_nbi or a put_signal_nbi; 8, up to 0: of a packet. Fences between 6 and 7
- * are the library's own. From 16 on: the scope of atomics and fences that follow, and 16 at their end. */
+ * are the library's own. 9: all before the kernel on its stream is complete. From 16 on: the scope of atomics
+ * and fences that follow, and 16 at their end. */
 RUSHMEM_CPU_UNCHECKED static void rushmem_cpu_check_order(uint32_t what) {
   if (rushmem_cpu_self) rushmem_cpu_check_table->order(rushmem_cpu_self, what);
 }

@@ -135,6 +135,17 @@ impl Actor {
         Actor { released, ..Actor::new(strand, clock, Arc::clone(known)) }
     }
 
+    /// A CUDA thread that began behind `begun` comes behind all before its kernel, of which that is a part.
+    pub(crate) fn begin_behind(&mut self, begun: &Arc<Clock>, all: &Arc<Clock>) {
+        for known in self.released.iter_mut().flatten().chain([&mut self.known]) {
+            if Arc::ptr_eq(known, begun) {
+                *known = Arc::clone(all);
+            } else {
+                Arc::make_mut(known).join(all.entries());
+            }
+        }
+    }
+
     /// What it knows, itself included.
     pub(crate) fn full(&self) -> Clock {
         let mut full = (*self.known).clone();

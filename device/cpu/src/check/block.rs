@@ -91,7 +91,7 @@ impl CheckedBlock {
             misused: Vec::new(),
         });
         let at: *mut CheckedBlock = &raw mut *made;
-        let chain = launch.chain.number;
+        let chain = launch.threads;
         made.threads.extend((0..threads as u32).map(|thread| CheckedThread {
             actor: Actor::of_thread(Strand::thread(chain, block, thread), launch.start, &launch.known),
             frames: Vec::new(),
@@ -200,7 +200,7 @@ impl CheckedBlock {
             return Some(spot);
         }
         if self.grid_barrier == Some(at) {
-            return Some(self.launch.chain.grid_word(self.met));
+            return Some(self.launch.grid_word(self.met));
         }
         let private = self.shared.has(at) || self.launch.data.contains(&at);
         private.then_some(Spot { space: world.private, at })
@@ -329,6 +329,16 @@ impl CheckedThread {
         let (block, actor, _) = unsafe { self.parts() };
         let world = &block.launch.chain.world;
         actor.complete(&world.segment, tracks, world.pe);
+    }
+
+    /// What was before the kernel on its stream is complete.
+    ///
+    /// # Safety
+    /// As for [`CheckedThread::parts`].
+    pub(crate) unsafe fn awaits_stream(&mut self) {
+        // SAFETY: the caller's word.
+        let (block, actor, _) = unsafe { self.parts() };
+        actor.begin_behind(&block.launch.known, &block.launch.all);
     }
 
     /// A volatile access, which follows.

@@ -224,7 +224,8 @@ unsafe extern "C" fn fence(thread: *mut ThreadContext, order: i32) {
 }
 
 /// 1: a fence of puts; 2: a quiet; 3 to 5: an nbi operation begins; 0: it has ended; 6: the
-/// library synchronises with the host; 7: it has; 8, up to 0: a packet is sent; 16 to 19: scopes.
+/// library synchronises with the host; 7: it has; 8, up to 0: a packet is sent; 9: all before the kernel on
+/// its stream is complete; 16 to 19: scopes.
 unsafe extern "C" fn order(thread: *mut ThreadContext, what: u32) {
     // SAFETY: the kernel's running thread, whose block nothing else uses meanwhile.
     unsafe {
@@ -237,6 +238,7 @@ unsafe extern "C" fn order(thread: *mut ThreadContext, what: u32) {
             5 => checked.begin([Track::Nbi, Track::Now]),
             6 | 7 => checked.inner(what == 6),
             8 => checked.begin_packet(),
+            9 => checked.awaits_stream(),
             16.. => checked.scoped(Scope::of(what - 16)),
             _ => checked.begin([Track::Now, Track::Now]),
         }

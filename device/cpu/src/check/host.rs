@@ -75,6 +75,7 @@ impl World {
         if !chain.is_host() {
             // What is on one stream happens in order, signals too.
             state.actor.fence(&self.segment, Order::BOTH);
+            state.kernel = None;
         }
         let is_host = chain.is_host();
         let mut notes =
@@ -176,7 +177,7 @@ impl Notes<'_> {
         let Some(spot) = self.spot(memory).filter(|spot| !self.world.is_own(*spot)) else { return };
         let access = Access { unordered: self.unordered, ..access };
         self.under_way |= matches!(access.track, Track::Far | Track::Nbi);
-        let ChainState { actor, pages, found } = &mut *self.state;
+        let ChainState { actor, pages, found, .. } = &mut *self.state;
         actor.access(&self.world.segment, pages, spot, access, found);
     }
 

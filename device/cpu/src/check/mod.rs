@@ -10,7 +10,9 @@
 //! and end are fences of its threads. Device headers are written in these terms, and so their signals, waits,
 //! barriers and collectives carry clocks by themselves, by the very accesses that they are made of; a
 //! packet's are relaxed. Each operation counts in its scope ([`scope`]). `__syncthreads`, warp operations,
-//! launches, streams and events join clocks directly. Operations that the host or the network carries out are
+//! launches, streams and events join clocks directly. A kernel that is launched early begins behind what the
+//! one before it on its stream began behind, and each thread comes behind that one by `await_stream()`; its
+//! threads are strands of another chain than those. Operations that the host or the network carries out are
 //! noted where they are asked for ([`host`], `impl/net/ring.h`).
 //!
 //! **Far and nbi.** An operation that may happen later than its call is an access of another track of its

@@ -6,10 +6,10 @@ use std::time::Duration;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::actor::{Conflict, Seen, Spot};
-use super::clock::Track;
+use super::clock::{Strand, Track};
 use super::findings::say;
 use super::scope::Scope;
-use super::world::World;
+use super::world::{early_name, World};
 use crate::check_mode::Mode;
 use crate::lock::lock;
 
@@ -135,6 +135,13 @@ pub(super) fn place(world: &World, spot: Spot) -> String {
     }
 }
 
+/// Whether they are threads of two kernels of one stream, of which the later may start before the other ends.
+fn is_early(world: &World, first: Strand, second: Strand) -> bool {
+    let is_other =
+        |one: Strand, of: Strand| world.segment.chain(one.chain_number()).1 == early_name(of.chain_number());
+    is_other(first, second) || is_other(second, first)
+}
+
 /// Which order would have been one.
 fn missing(world: &World, conflict: &Conflict) -> String {
     let (first, second) = (conflict.first.strand, conflict.second.strand);
@@ -154,6 +161,9 @@ fn missing(world: &World, conflict: &Conflict) -> String {
         "no signal, barrier or quiet between them"
     } else if first.block_of() == second.block_of() && first.place().is_some() {
         "no __syncthreads, and no release and acquire, between them"
+    } else if is_early(world, first, second) {
+        "the second kernel was launched early, and its thread does not wait for the first before that, by \
+         rushmem::await_stream()"
     } else if first.chain_number() == second.chain_number() {
         "no release and acquire between the blocks, and no end of the launch between them"
     } else {

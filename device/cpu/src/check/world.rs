@@ -16,7 +16,7 @@ use crate::lock::lock;
 use crate::stack_trace::Counters;
 
 /// Words by which the blocks of chains' launches meet: no PE's memory, and clocks alone.
-const GRIDS: u32 = (1 << 14) - 3;
+pub(super) const GRIDS: u32 = (1 << 14) - 3;
 
 /// Where a PE's symmetric memory is, and that of the PEs that it has mapped.
 #[derive(Clone, Debug, Default)]
@@ -81,6 +81,19 @@ pub(crate) struct ChainState {
     pub(crate) actor: Actor,
     pub(crate) pages: Pages,
     pub(crate) found: Vec<Conflict>,
+    /// Where a kernel was the last: the next one may start before its end.
+    pub(super) kernel: Option<LastKernel>,
+    /// The chain of which are the threads of every other kernel that starts early: those of the one before
+    /// it are strands of their own.
+    other: Option<u32>,
+}
+
+/// A kernel that nothing but kernels may have followed on its chain.
+pub(super) struct LastKernel {
+    /// What its stream had done before it, and what its launcher had done before the next.
+    pub(super) behind: Arc<Clock>,
+    /// The chain whose strands its threads are.
+    pub(super) threads: u32,
 }
 
 /// A point in a chain, for what comes after it elsewhere.
@@ -195,15 +208,18 @@ impl Chain {
 
     fn with(world: &Arc<World>, number: u32) -> Arc<Chain> {
         let actor = Actor::new(Strand::chain(number), 1, Arc::default());
-        let state = ChainState { actor, pages: Pages::default(), found: Vec::new() };
+        let state =
+            ChainState { actor, pages: Pages::default(), found: Vec::new(), kernel: None, other: None };
         Arc::new(Chain { world: Arc::clone(world), number, state: Mutex::new(state) })
     }
 
-    /// The word that carries clocks from block to block as they meet for that time. Blocks are never two
-    /// times apart, so two words do; and for all launches, as they come one after the other: what an earlier
-    /// one has left there is known to the next.
-    pub(crate) fn grid_word(&self, time: u64) -> Spot {
-        Spot { space: GRIDS, at: 2 * self.number as usize + time as usize % 2 }
+    /// A chain for the threads of a kernel that does not come behind those of chain `threads`.
+    pub(super) fn other(&self, state: &mut ChainState, threads: u32) -> u32 {
+        if threads != self.number {
+            return self.number;
+        }
+        let segment = &self.world.segment;
+        *state.other.get_or_insert_with(|| segment.new_chain(self.world.pe, &early_name(self.number)))
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, ChainState> {
@@ -224,19 +240,30 @@ impl Chain {
     /// All that was done on the chain so far.
     pub fn point(&self) -> Point {
         let mut state = self.state();
+        // An event, a barrier or the host's wait: the next kernel comes behind all of it.
+        state.kernel = None;
         state.actor.complete(&self.world.segment, &[Track::Put], self.world.pe);
         Point(state.actor.publish())
     }
 
     /// What the chain does from now on comes after that.
     pub fn after(&self, point: &Point) {
-        self.state().actor.learn(point.0.entries());
+        let mut state = self.state();
+        state.actor.learn(point.0.entries());
+        if let Some(kernel) = &mut state.kernel {
+            Arc::make_mut(&mut kernel.behind).join(point.0.entries());
+        }
     }
 
     /// The chain that the calling thread works for.
     pub(crate) fn of_this_thread() -> Option<Arc<Chain>> {
         CURRENT.try_with(|current| current.borrow().clone()).unwrap_or_default()
     }
+}
+
+/// What the chain of a chain's kernels that start early is called.
+pub(super) fn early_name(number: u32) -> String {
+    format!("early {number}")
 }
 
 /// Ends [`Chain::enter`].

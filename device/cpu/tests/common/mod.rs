@@ -86,7 +86,7 @@ pub fn compiler(cache: &Path) -> Compiler {
 
 /// So many blocks of so many threads.
 pub fn shape(grid: u32, block: u32) -> LaunchConfig {
-    LaunchConfig { grid: [grid, 1, 1], block: [block, 1, 1], shared: 0, in_turns: false }
+    LaunchConfig { grid: [grid, 1, 1], block: [block, 1, 1], shared: 0, in_turns: false, early: false }
 }
 
 /// A pointer to an argument.

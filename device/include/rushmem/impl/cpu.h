@@ -93,7 +93,8 @@ enum noted : uint32_t {
   noted_put_nbi = 3,
   noted_get_nbi = 4,
   noted_put_signal_nbi = 5,
-  noted_packet = 8
+  noted_packet = 8,
+  noted_await_stream = 9
 };
 #if defined(RUSHMEM_CPU_CHECK)
 RUSHMEM_DEVICE void note(noted what) { rushmem_cpu_check_order(what); }
@@ -192,8 +193,9 @@ template <typename T> RUSHMEM_DEVICE T opaque(T value) { return value; }
 
 RUSHMEM_DEVICE void prefetch(const void *) {}
 
-/* Kernels of a stream run one after the other. */
-RUSHMEM_DEVICE void await_kernel_before() {}
+/* Kernels of a stream run one after the other, also those that may start early. Checked runs look at what
+ * those do before this. */
+RUSHMEM_DEVICE void await_kernel_before() { note(noted_await_stream); }
 
 /* After the loads of a get: no later access is performed before them. Costs nothing on x86-64. */
 RUSHMEM_DEVICE void loads_before_later() { __atomic_thread_fence(__ATOMIC_ACQUIRE); }

@@ -18,7 +18,7 @@ use super::{compiling, headers};
 use crate::error::{err, Error, Result};
 use crate::trace::event::About;
 use crate::trace::kernels::LaunchTrace;
-use rushmem_abi::c::{rushmem_arg_type_t, rushmem_launch_t, RUSHMEM_LAUNCH_IN_TURNS};
+use rushmem_abi::c::{rushmem_arg_type_t, rushmem_launch_t, RUSHMEM_LAUNCH_EARLY, RUSHMEM_LAUNCH_IN_TURNS};
 use rushmem_abi::device::RUSHMEM_DEVICE_FAIL_TIMEOUT;
 
 /// Runs a world's kernels.
@@ -105,7 +105,8 @@ impl CpuRunner {
         }
         let shared = usize::try_from(config.shared_bytes).unwrap_or(usize::MAX);
         let in_turns = config.flags & RUSHMEM_LAUNCH_IN_TURNS != 0;
-        let shape = LaunchConfig { grid: config.grid, block: config.block, shared, in_turns };
+        let early = config.flags & RUSHMEM_LAUNCH_EARLY != 0 && self.common.config.early;
+        let shape = LaunchConfig { grid: config.grid, block: config.block, shared, in_turns, early };
         function.kernel.check(&shape).map_err(|e| explain(&self.common, &head, e))?;
         // SAFETY: as many values as parameters, and per contract.
         let copied = unsafe { args::Copied::of(function.kernel.name(), params, values) }?;

@@ -102,8 +102,13 @@ impl Local {
         std::thread::scope(|s| {
             let kernel = s.spawn(|| {
                 let args: Vec<_> = args.iter().map(|arg| std::ptr::from_ref(arg).cast::<c_void>()).collect();
-                let shape =
-                    LaunchConfig { grid: [grid, 1, 1], block: [block, 1, 1], shared: 0, in_turns: false };
+                let shape = LaunchConfig {
+                    grid: [grid, 1, 1],
+                    block: [block, 1, 1],
+                    shared: 0,
+                    in_turns: false,
+                    early: false,
+                };
                 // SAFETY: words and pointers, as the parameters are; the state outlives the scope.
                 unsafe { kernel.run(&shape, &args, state as *const c_void, &stop) }
             });

@@ -189,7 +189,13 @@ fn launch(
 ) -> Result<(), RunError> {
     let words: Vec<Vec<u64>> = args.iter().map(|arg| arg.words(pe.heap)).collect();
     let args: Vec<_> = words.iter().map(|words| words.as_ptr().cast::<c_void>()).collect();
-    let config = LaunchConfig { grid: [shape.0, 1, 1], block: [shape.1, 1, 1], shared: 0, in_turns: false };
+    let config = LaunchConfig {
+        grid: [shape.0, 1, 1],
+        block: [shape.1, 1, 1],
+        shared: 0,
+        in_turns: false,
+        early: false,
+    };
     let kernel = module.kernel(kernel).unwrap();
     let state = std::ptr::from_ref(&*pe.state).cast();
     // SAFETY: words, and structs of words, as the parameters are; the wait limit ends what hangs.
