@@ -19,13 +19,15 @@ fn rounds_that_are_queued_keep_apart() {
         let team = world.team();
         let (ranks, me) = (team.n_pes() as usize, team.my_pe() as usize);
         let kinds = [
-            (Layout::ExpertMajor, None),
-            (Layout::Flat { align: 1 }, None),
+            (Layout::ExpertMajor, None, 2),
+            (Layout::Flat { align: 1 }, None, 2),
             // Packets of routing are read in place while the next rounds' come.
-            (Layout::Flat { align: 1 }, Some(0)),
+            (Layout::Flat { align: 1 }, Some(0), 2),
+            // All is packets: the kernels for few tokens.
+            (Layout::ExpertMajor, None, 5),
         ];
-        for (layout, shared_routing) in kinds {
-            let case = Case { layout, few: 2, shared_routing, ..Case::new(5, 64, 7, 3) };
+        for (layout, shared_routing, few) in kinds {
+            let case = Case { layout, few, shared_routing, ..Case::new(5, 64, 7, 3) };
             let (t, hidden, k) = (5, 64, 3);
             let payload = Payload::Floats(Float::Bf16);
             let drawn: Vec<Vec<_>> = (0..ROUNDS)
