@@ -201,16 +201,16 @@ impl<'t, 'w> AllToAll<'t, 'w> {
         Err(Error::Round(failure))
     }
 
-    /// Gives the next round this number, for tests of those that come after years. Collective over the team;
-    /// between rounds, whose streams have been synchronised.
+    /// Counts on as though `rounds` rounds had been, for tests of numbers that take years to come to.
+    /// Collective over the team, between rounds whose streams have been synchronised.
     ///
     /// # Errors
     /// As [`SymSlice::write`] and [`Team::barrier`].
     #[doc(hidden)]
-    pub fn skip_to(&self, round: u64) -> Result<()> {
+    pub fn skip_to(&self, rounds: u64) -> Result<()> {
         self.team.barrier()?;
         for words in self.plan.round_words() {
-            self.memory.slice(words)?.fill(round - 1)?;
+            self.memory.slice(words)?.fill(rounds)?;
         }
         Ok(self.team.barrier()?)
     }

@@ -67,6 +67,15 @@ fn a_round_over_capacity_is_refused_by_name() {
     });
 }
 
+/// Experts copied to shared memory, read in place, and kernels for few tokens.
+fn ways() -> [Case; 3] {
+    [(None, 2), (Some(0), 2), (None, 4)].map(|(shared_routing, few)| Case {
+        shared_routing,
+        few,
+        ..Case::new(4, 64, 6, 2)
+    })
+}
+
 /// An expert has room for every token once, unless the configuration says otherwise; tokens that name it
 /// several times fill it, are reported, and leave alone what lies behind.
 #[test]
@@ -74,8 +83,8 @@ fn an_expert_that_tokens_name_too_often_keeps_to_its_rows() {
     testing::run(2, |world| {
         let mut rng = Rng(seed(world));
         let team = world.team();
-        for (shared_routing, few) in [(None, 2), (Some(0), 2), (None, 4)] {
-            let bench = Bench::new(&team, Case { shared_routing, few, ..Case::new(4, 64, 6, 2) });
+        for case in ways() {
+            let bench = Bench::new(&team, case);
             let seed = rng.next();
             let mut all = bench.draw(seed, |_, _| 4);
             all.iter_mut().for_each(|drawn| drawn.experts.fill(3));
@@ -114,8 +123,8 @@ fn too_many_tokens_and_unknown_experts_are_refused_by_name() {
     testing::run(2, |world| {
         let mut rng = Rng(seed(world));
         let team = world.team();
-        for (shared_routing, few) in [(None, 2), (Some(0), 2), (None, 4)] {
-            let bench = Bench::new(&team, Case { shared_routing, few, ..Case::new(4, 64, 6, 2) });
+        for case in ways() {
+            let bench = Bench::new(&team, case);
             let seed = rng.next();
             let mut all = bench.draw(seed, |_, _| 4);
             all[1].n = 5;

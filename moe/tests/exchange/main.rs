@@ -232,7 +232,7 @@ fn numbers_of_rounds_whose_lower_half_begins_anew() {
             // Packets are marked anew at each multiple of 2^31. Without that, rounds at those of 2^32 would
             // find what others of their lower halves left: between them nobody sends anything.
             for half in 1..=8u64 {
-                bench.exchange.skip_to((half << 31) - 4).unwrap();
+                bench.exchange.skip_to((half << 31) - 5).unwrap();
                 let most = if half % 2 == 0 { case.max_tokens } else { 0 };
                 more_rounds(world, &mut rng, &bench, most, 8);
             }

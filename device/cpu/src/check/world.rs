@@ -81,16 +81,15 @@ pub(crate) struct ChainState {
     pub(crate) actor: Actor,
     pub(crate) pages: Pages,
     pub(crate) found: Vec<Conflict>,
-    /// Where a kernel was the last: the next one may start before its end.
+    /// The last kernel, as long as only kernels have followed it: the next may start before its end.
     pub(super) kernel: Option<LastKernel>,
-    /// The chain of which are the threads of every other kernel that starts early: those of the one before
-    /// it are strands of their own.
+    /// A second chain: of two kernels that may overlap one has its threads there.
     other: Option<u32>,
 }
 
-/// A kernel that nothing but kernels may have followed on its chain.
+/// The last kernel of a chain.
 pub(super) struct LastKernel {
-    /// What its stream had done before it, and what its launcher had done before the next.
+    /// All before it, and what the host had done before it launched the next.
     pub(super) behind: Arc<Clock>,
     /// The chain whose strands its threads are.
     pub(super) threads: u32,
@@ -213,7 +212,7 @@ impl Chain {
         Arc::new(Chain { world: Arc::clone(world), number, state: Mutex::new(state) })
     }
 
-    /// A chain for the threads of a kernel that does not come behind those of chain `threads`.
+    /// A chain for the threads of a kernel that may overlap one whose threads are of chain `threads`.
     pub(super) fn other(&self, state: &mut ChainState, threads: u32) -> u32 {
         if threads != self.number {
             return self.number;
@@ -261,7 +260,7 @@ impl Chain {
     }
 }
 
-/// What the chain of a chain's kernels that start early is called.
+/// The name of a chain's second one.
 pub(super) fn early_name(number: u32) -> String {
     format!("early {number}")
 }
