@@ -32,9 +32,9 @@ struct alignas(2) __nv_bfloat16 {
  * what that one wrote may still be on its way: neither the caller's memory nor the slot set may be read or
  * written before. Each launch finds the caches of constants empty, so what every call begins with is asked
  * for meanwhile. A prefetch changes nothing that a program sees; it keeps the compiler from leaving that out.
- */
+ * One thread of a block is enough: prefetches of one line by all threads of a launch take their turns. */
 RUSHMEM_DEVICE void begin_on_stream(const rushmem::team &t) {
-  if (t.raw.heap_base == rushmem::state().heap_base) {
+  if (threadIdx.x == 0 && t.raw.heap_base == rushmem::state().heap_base) {
     rushmem::impl::prefetch(reinterpret_cast<const char *>(t.raw.slots));
   }
   rushmem::impl::await_kernel_before();

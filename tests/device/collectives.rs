@@ -150,7 +150,7 @@ fn all_blocks_of_a_launch_make_one_call() {
     });
 }
 
-/// Sizes at which grids go over from packets to staging memory, and from there to direct access; and on five
+/// Sizes at which grids go over from packets to wide ones, and from there to direct access; and on five
 /// PEs to broadcasts by relays.
 #[test]
 fn large_calls_of_a_grid() {

@@ -14,13 +14,13 @@ fn an_exchange_waits_until_its_places_are_free() {
     });
 }
 
-/// Without the look at the lines (`make_stage_room`, staging.h) PE 1 takes out what PE 0 has sent in the next
-/// call.
+/// Without the look at the lines (`make_wide_room`) PE 0 replaces what PE 1 has not taken yet, which waits for
+/// ever.
 #[test]
-fn staged_calls_wait_until_their_places_are_free() {
-    const NAME: &str = "staged_calls_wait_until_their_places_are_free";
+fn wide_packets_wait_until_their_places_are_free() {
+    const NAME: &str = "wide_packets_wait_until_their_places_are_free";
     if !all_mapped(5) {
-        return skip(NAME, "a team has staging memory only where all its members' memory is mapped");
+        return skip(NAME, "a team has wide packets only where all its members' memory is mapped");
     }
     at_counts(&[2, 3, 5], |world, _| {
         let bench = Bench::made_quickly(world, HELD);
@@ -29,7 +29,7 @@ fn staged_calls_wait_until_their_places_are_free() {
         let dst = world.alloc::<u64>(n * world.n_pes() as usize).unwrap();
         let src = world.alloc::<u64>(n).unwrap();
         bench.run(
-            "collectives_staged_held",
+            "collectives_wide_held",
             Launch::new(1, 64),
             (&bench.report, &flag, &data, &dst, &src, n as u64),
         );

@@ -15,6 +15,7 @@ mod many;
 mod memory;
 mod occupied;
 mod twice;
+mod wide;
 
 use std::time::Duration;
 

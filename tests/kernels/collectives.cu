@@ -299,7 +299,7 @@ __device__ rushmem::team part_of(int parts, unsigned set) {
 }
 
 /* How many bytes a step takes: little and much, and what is near a limit: a phase of packets, or where calls
- * become direct. */
+ * go by wide packets or become direct. */
 __device__ uint64_t bytes_of(uint64_t random, uint64_t size, const rushmem::team &team, uint64_t most) {
   const uint64_t phase = 8 * team.raw.packets, others = team.n_pes() > 1 ? static_cast<uint64_t>(team.n_pes()) - 1 : 1;
   uint64_t bytes = size % 200;
@@ -311,9 +311,10 @@ __device__ uint64_t bytes_of(uint64_t random, uint64_t size, const rushmem::team
     case 4: bytes = rushmem::impl::most_by_packets / others - 8 + size % 24; break;
     case 5: bytes = rushmem::impl::most_by_packets_of_grid / others - 8 + size % 24; break;
     case 6: bytes = size % 8192; break;
-    case 7: bytes = team.raw.stage - 8 + size % 24; break;
+    case 7: bytes = team.raw.wide / rushmem::impl::row_bytes * (16 * rushmem::impl::row_vectors) - 8 + size % 24; break;
     case 9: bytes = rushmem::impl::most_by_packets_one_way / others - 8 + size % 24; break;
-    case 8: bytes = rushmem::impl::most_staged_of_grid / others - 8 + size % 24; break;
+    case 8: bytes = rushmem::impl::most_wide / others - 8 + size % 24; break;
+    case 10: bytes = rushmem::impl::least_wide - 8 + size % 24; break;
   }
   return bytes > most ? size % most : bytes;
 }

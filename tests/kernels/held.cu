@@ -44,11 +44,29 @@ extern "C" __global__ void collectives_held(uint64_t *report, uint64_t *flag, ui
   }
 }
 
-/* Three calls through staging memory. In the first PE 1 is held between its meeting and what it takes out.
- * Meanwhile PE 0 makes a broadcast, for which it needs nobody, and comes to the second call, whose data takes
- * the places of the first one's. It must wait until PE 1 has ended that. Before the third comes a call of one
- * block in several chunks. */
-extern "C" __global__ void collectives_staged_held(uint64_t *report, uint64_t *flag, uint64_t *data, uint64_t *dst,
+/* Leaves words as they are sent; PE 1 is held behind its first row, until a word says that others go on, and
+ * longer. */
+struct held_sink {
+  rushmem::impl::wide_array<16> dst;
+  const uint64_t *flag;
+  bool held;
+  __device__ void take(int member, uint32_t row, const rushmem::impl::row_lane &l, const rushmem::impl::row_part &v) {
+    if (held) {
+      rushmem::wait_until(flag, rushmem::cmp::ge, 1);
+      const uint64_t since = rushmem::impl::now_ns();
+      while (rushmem::impl::now_ns() - since < 200000000) rushmem::impl::pause(false);
+    }
+    held = false;
+    dst.store(member, row, l, v);
+  }
+  __device__ void done(uint32_t, const rushmem::impl::row_lane &) const {}
+};
+
+/* Three calls by wide packets. In the first PE 1 is held while it takes what has come. Meanwhile PE 0 makes a
+ * broadcast, for which it needs nobody, and comes to the second call, whose data takes the places of the
+ * first one's. It must wait until PE 1 has ended that. Before the third comes a call of one block in several
+ * chunks. */
+extern "C" __global__ void collectives_wide_held(uint64_t *report, uint64_t *flag, uint64_t *data, uint64_t *dst,
                                                    uint64_t *src, size_t n) {
   using namespace rushmem::impl;
   const rushmem::team t = rushmem::world();
@@ -58,23 +76,15 @@ extern "C" __global__ void collectives_staged_held(uint64_t *report, uint64_t *f
     for (size_t i = threadIdx.x; i < n; i += blockDim.x) src[i] = value(part, me, i);
     __syncthreads();
     {
-      call<rushmem::grid_parts> c(t, tag_of(RUSHMEM_COLLECTIVE_ALLTOALL, 78, static_cast<uint64_t>(part)));
-      const uint64_t phase = c.next;
+      const uint64_t tag = tag_of(RUSHMEM_COLLECTIVE_ALLTOALL, 78, static_cast<uint64_t>(part));
       if (part == 1 && me == 0 && threadIdx.x == 0) rushmem::p(flag, 1, 1);
-      send_staged<8>(c, reinterpret_cast<const char *>(src), 0, n * 8, nullptr);
-      c.meet();
-      if (part == 0 && me == 1) {
-        rushmem::wait_until(flag, rushmem::cmp::ge, 1);
-        const uint64_t since = now_ns();
-        while (now_ns() - since < 200000000) pause(false);
-      }
-      for (int s = 1; s < members; ++s) {
-        take_staged<8>(c, reinterpret_cast<char *>(dst + static_cast<size_t>(c.right(s)) * n), phase, c.right(s), n * 8);
-      }
-      c.end();
+      const uint32_t bytes = static_cast<uint32_t>(n * 8);
+      const wide_array<16> from{reinterpret_cast<char *>(src), 0, bytes}, to{reinterpret_cast<char *>(dst), bytes, bytes};
+      exchange_wide<rushmem::grid_parts>(t, tag, wide_rows<rushmem::grid_parts>(t, bytes), from,
+                                         held_sink{to, flag, part == 0 && me == 1}, -1);
     }
     for (int from = 0; from < members; ++from) {
-      for (size_t i = threadIdx.x; from != me && i < n; i += blockDim.x) {
+      for (size_t i = threadIdx.x; i < n; i += blockDim.x) {
         CHECK_EQ(report, dst[static_cast<size_t>(from) * n + i], value(part, from, i), i);
       }
     }

@@ -111,14 +111,13 @@ typedef struct rushmem_team {
   uint64_t heap_base;    /* of its world */
   uint64_t first_bytes;  /* from this slot set to the next */
   uint32_t next_packets; /* packets of the slot sets behind this one */
-  uint32_t stage;        /* this slot set's bytes of staging memory for one member in one phase */
+  uint32_t wide;         /* this slot set's bytes of wide packets from one member in one phase; 0: none */
 } rushmem_team;          /* 80 bytes */
 
 /* A slot set begins with this: words that this PE alone writes. Behind it lie a rushmem_sync_line
  * for each member; then packets: RUSHMEM_TEAM_PHASES times n_pes times `packets` of 16 bytes; then
  * `packets` words, for each block of a grid the last phase that it has ended (impl/coll/call.h); then, from
- * the next multiple of 128 bytes on, RUSHMEM_TEAM_STAGES times n_pes times `stage` bytes
- * (impl/coll/staging.h). */
+ * the next multiple of 128 bytes on, RUSHMEM_TEAM_WIDE times n_pes times `wide` bytes (impl/coll/wide.h). */
 typedef struct rushmem_team_slots {
   uint64_t phase;        /* phases that have ended, of calls by one block at most */
   uint64_t known;        /* the last phase of which this PE knows that all members have ended it */
@@ -130,9 +129,9 @@ typedef struct rushmem_team_slots {
 } rushmem_team_slots;    /* 128 bytes */
 
 /* Phases whose packets have places of their own: what phase p writes has been read in phase p + 4. And those
- * whose staging memory is its own. */
+ * whose wide packets have. */
 #define RUSHMEM_TEAM_PHASES 4
-#define RUSHMEM_TEAM_STAGES 2
+#define RUSHMEM_TEAM_WIDE 2
 
 typedef struct rushmem_device_state {
   uint32_t version;      /* RUSHMEM_DEVICE_ABI_VERSION */

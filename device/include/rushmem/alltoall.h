@@ -11,19 +11,15 @@ namespace impl {
 template <typename Scope, typename T> RUSHMEM_OUTLINED_LARGE void alltoall_any(team t, T *dst, const T *src, size_t n) {
   const size_t count = static_cast<size_t>(t.raw.n_pes) * n, me = static_cast<size_t>(t.raw.my_pe);
   /* In place, a block could arrive before the one that it replaces has left. */
-  const bool staged = is_staged<Scope>(t, n * sizeof(T));
-  const bool direct = !staged && is_large_to_write<Scope>(t, n * sizeof(T)) && dst != src && is_symmetric(dst, count * sizeof(T));
+  const bool direct = is_large_to_write<Scope>(t, n * sizeof(T)) && dst != src && is_symmetric(dst, count * sizeof(T));
   const uint64_t tag = tag_of(RUSHMEM_COLLECTIVE_ALLTOALL, n * sizeof(T), direct);
   const words_from<T, true> source{src, n};
   const block_each<T> sink{dst, n};
-  if (!staged && !direct && is_of_few<Scope>(t, words_of<T>(n), source, dst)) {
+  if (!direct && is_of_few<Scope>(t, words_of<T>(n), source, dst)) {
     return exchange_few<Scope>(t, tag, words_of<T>(n), source, sink);
   }
   call<Scope> c(t, tag);
-  if (staged) {
-    exchange_staged<unit_of<T>::value>(c, reinterpret_cast<char *>(dst), reinterpret_cast<const char *>(src), n * sizeof(T),
-                                       n * sizeof(T));
-  } else if (direct) {
+  if (direct) {
     c.meet();
     write_to_all<unit_of<T>::value>(c, reinterpret_cast<char *>(dst + me * n), reinterpret_cast<const char *>(src),
                                     n * sizeof(T), n * sizeof(T));
@@ -48,6 +44,7 @@ RUSHMEM_DEVICE void alltoall(const team &t, T *dst, const T *src, size_t n) {
   RUSHMEM_TRACED(COLLECTIVE, "alltoall", Scope::rank() == 0, -1, n * sizeof(T), nullptr);
   RUSHMEM_ASSERT_ELEMENT(T);
   if (n == 0) return;
+  if (impl::wide_move<Scope>(t, RUSHMEM_COLLECTIVE_ALLTOALL, 0, dst, n, src, n, n, -1)) return;
   if (impl::small_exchange<Scope>(t, RUSHMEM_COLLECTIVE_ALLTOALL, n * sizeof(T), 0, impl::words_from<T, true>{src, n},
                                   impl::block_each<T>{dst, n})) {
     return;

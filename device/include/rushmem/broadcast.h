@@ -6,7 +6,7 @@
 #include <rushmem/impl/coll/exchange.h>
 #include <rushmem/impl/coll/relay.h>
 #include <rushmem/impl/coll/few.h>
-#include <rushmem/impl/coll/staged.h>
+#include <rushmem/impl/coll/wide.h>
 
 namespace rushmem {
 namespace impl {
@@ -110,8 +110,7 @@ RUSHMEM_DEVICE void broadcast_direct(call<Scope> &c, T *dst, const T *src, size_
 
 /* The calls that are not small, out of line (small.h). */
 template <typename Scope, typename T> RUSHMEM_OUTLINED_LARGE void broadcast_any(team t, T *dst, const T *src, size_t n, int root) {
-  const bool staged = is_staged<Scope>(t, n * sizeof(T));
-  const bool direct = !staged && is_large_to_write<Scope, most_by_packets_one_way>(t, n * sizeof(T)) && is_symmetric(dst, n * sizeof(T));
+  const bool direct = is_large_to_write<Scope, most_by_packets_one_way>(t, n * sizeof(T)) && is_symmetric(dst, n * sizeof(T));
   const uint64_t tag = tag_of(RUSHMEM_COLLECTIVE_BROADCAST, n * sizeof(T), static_cast<uint64_t>(root) * 2 + direct);
   char *const to = reinterpret_cast<char *>(dst);
   const char *const from = reinterpret_cast<const char *>(src);
@@ -122,8 +121,7 @@ template <typename Scope, typename T> RUSHMEM_OUTLINED_LARGE void broadcast_any(
     }
   }
   call<Scope> c(t, tag);
-  if (staged) broadcast_staged<unit_of<T>::value>(c, to, from, n * sizeof(T), root);
-  else if (direct) broadcast_direct(c, dst, src, n, root);
+  if (direct) broadcast_direct(c, dst, src, n, root);
   else if constexpr (call<Scope>::blocks) broadcast_by_blocks(c, dst, src, n, root);
   else broadcast_packets(c, dst, src, n, root);
   c.end();
@@ -143,6 +141,8 @@ RUSHMEM_DEVICE void broadcast(const team &t, T *dst, const T *src, size_t n, int
     impl::fail(RUSHMEM_DEVICE_FAIL_BAD_PE);
   }
   if (n == 0) return;
+  const uint64_t of_root = static_cast<uint64_t>(root) * 2;
+  if (impl::wide_move<Scope>(t, RUSHMEM_COLLECTIVE_BROADCAST, of_root, dst, 0, src, 0, n, root)) return;
   if (impl::small_broadcast<Scope>(t, dst, src, n, root)) return;
   impl::broadcast_any<Scope, T>(t, dst, src, n, root);
 }

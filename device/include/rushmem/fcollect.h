@@ -4,7 +4,7 @@
 
 #include <rushmem/impl/coll/direct.h>
 #include <rushmem/impl/coll/few.h>
-#include <rushmem/impl/coll/staged.h>
+#include <rushmem/impl/coll/wide.h>
 
 namespace rushmem {
 namespace impl {
@@ -22,18 +22,15 @@ template <typename T> struct block_each {
 /* The calls that are not small, out of line (small.h). */
 template <typename Scope, typename T> RUSHMEM_OUTLINED_LARGE void fcollect_any(team t, T *dst, const T *src, size_t n) {
   const size_t count = static_cast<size_t>(t.raw.n_pes) * n;
-  const bool staged = is_staged<Scope>(t, n * sizeof(T));
-  const bool direct = !staged && is_large_to_write<Scope>(t, n * sizeof(T)) && is_symmetric(dst, count * sizeof(T));
+  const bool direct = is_large_to_write<Scope>(t, n * sizeof(T)) && is_symmetric(dst, count * sizeof(T));
   const uint64_t tag = tag_of(RUSHMEM_COLLECTIVE_FCOLLECT, n * sizeof(T), direct);
   const words_from<T, false> source{src, n};
   const block_each<T> sink{dst, n};
-  if (!staged && !direct && is_of_few<Scope>(t, words_of<T>(n), source, dst)) {
+  if (!direct && is_of_few<Scope>(t, words_of<T>(n), source, dst)) {
     return exchange_few<Scope>(t, tag, words_of<T>(n), source, sink);
   }
   call<Scope> c(t, tag);
-  if (staged) {
-    exchange_staged<unit_of<T>::value>(c, reinterpret_cast<char *>(dst), reinterpret_cast<const char *>(src), 0, n * sizeof(T));
-  } else if (direct) {
+  if (direct) {
     char *block_ = reinterpret_cast<char *>(dst + static_cast<size_t>(t.raw.my_pe) * n);
     c.meet();
     write_to_all<unit_of<T>::value>(c, block_, reinterpret_cast<const char *>(src), 0, n * sizeof(T));
@@ -56,6 +53,7 @@ RUSHMEM_DEVICE void fcollect(const team &t, T *dst, const T *src, size_t n) {
   RUSHMEM_TRACED(COLLECTIVE, "fcollect", Scope::rank() == 0, -1, n * sizeof(T), nullptr);
   RUSHMEM_ASSERT_ELEMENT(T);
   if (n == 0) return;
+  if (impl::wide_move<Scope>(t, RUSHMEM_COLLECTIVE_FCOLLECT, 0, dst, n, src, 0, n, -1)) return;
   if (impl::small_exchange<Scope>(t, RUSHMEM_COLLECTIVE_FCOLLECT, n * sizeof(T), 0, impl::words_from<T, false>{src, n},
                                   impl::block_each<T>{dst, n})) {
     return;

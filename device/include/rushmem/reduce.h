@@ -11,7 +11,7 @@
 
 #include <rushmem/impl/coll/combine.h>
 #include <rushmem/impl/coll/few.h>
-#include <rushmem/impl/coll/staged.h>
+#include <rushmem/impl/coll/wide.h>
 
 #define RUSHMEM_ASSERT_REDUCIBLE(T) \
   static_assert(rushmem::impl::is_reducible<T>::value, "rushmem reduces numbers of 1, 2, 4 and 8 bytes and complex<float>")
@@ -52,18 +52,16 @@ template <typename Scope, typename T, typename Op>
 RUSHMEM_OUTLINED_LARGE void reduce_any(team t, T *dst, const T *src, size_t n) {
   const size_t bytes = n * sizeof(T);
   const bool near = t.raw.all_near != 0;
-  const bool staged = is_staged<Scope>(t, bytes);
-  const bool direct = !staged && is_symmetric(dst, bytes) && (near ? is_large<Scope>(t, bytes) && is_symmetric(src, bytes)
+  const bool direct = is_symmetric(dst, bytes) && (near ? is_large<Scope>(t, bytes) && is_symmetric(src, bytes)
                                                         : is_large_to_reduce_by_puts(t, bytes) && dst != src);
   const uint64_t tag = tag_of(RUSHMEM_COLLECTIVE_REDUCE, bytes, (Op::code * 16 + sizeof(T)) * 2 + direct);
   const words_from<T, false> source{src, n};
   const reducing<T, Op> sink{dst, n, {}};
-  if (!staged && !direct && is_of_few<Scope>(t, words_of<T>(n), source, dst)) {
+  if (!direct && is_of_few<Scope>(t, words_of<T>(n), source, dst)) {
     return exchange_few<Scope>(t, tag, words_of<T>(n), source, sink);
   }
   call<Scope> c(t, tag);
-  if (staged) reduce_staged<Op>(c, dst, src, 0, bytes);
-  else if (direct && near) reduce_direct<Op>(c, dst, src, n);
+  if (direct && near) reduce_direct<Op>(c, dst, src, n);
   else if (direct) reduce_by_puts<Op>(c, dst, src, n);
   else exchange<Scope>(c, words_of<T>(n), source, sink);
   c.end();
@@ -74,18 +72,15 @@ RUSHMEM_OUTLINED_LARGE void reducescatter_any(team t, T *dst, const T *src, size
   const size_t bytes = n * sizeof(T), count = static_cast<size_t>(t.raw.n_pes) * n;
   const T *block_ = src + static_cast<size_t>(t.raw.my_pe) * n;
   /* In place, a member's first block would change while others read it. */
-  const bool staged = is_staged<Scope>(t, bytes);
-  const bool direct = !staged && is_large<Scope>(t, bytes) && t.raw.all_near && dst != src && is_symmetric(src, count * sizeof(T));
+  const bool direct = is_large<Scope>(t, bytes) && t.raw.all_near && dst != src && is_symmetric(src, count * sizeof(T));
   const uint64_t tag = tag_of(RUSHMEM_COLLECTIVE_REDUCESCATTER, bytes, (Op::code * 16 + sizeof(T)) * 2 + direct);
   const words_from<T, true> source{src, n};
   const reducing<T, Op> sink{dst, n, {}};
-  if (!staged && !direct && is_of_few<Scope>(t, words_of<T>(n), source, dst)) {
+  if (!direct && is_of_few<Scope>(t, words_of<T>(n), source, dst)) {
     return exchange_few<Scope>(t, tag, words_of<T>(n), source, sink);
   }
   call<Scope> c(t, tag);
-  if (staged) {
-    reduce_staged<Op>(c, dst, src, bytes, bytes);
-  } else if (direct) {
+  if (direct) {
     c.meet();
     combine<Op, false>(c, dst, block_, n, 0, bytes);
     c.meet();
@@ -107,6 +102,7 @@ RUSHMEM_DEVICE void reduce(const team &t, T *dst, const T *src, size_t n, Op) {
   RUSHMEM_TRACED(COLLECTIVE, "reduce", Scope::rank() == 0, -1, n * sizeof(T), nullptr);
   RUSHMEM_ASSERT_REDUCIBLE(T);
   if (n == 0) return;
+  if (impl::wide_reduce<Scope, T, Op>(t, RUSHMEM_COLLECTIVE_REDUCE, dst, src, 0, n)) return;
   if (impl::small_exchange<Scope>(t, RUSHMEM_COLLECTIVE_REDUCE, n * sizeof(T), (Op::code * 16 + sizeof(T)) * 2,
                                   impl::words_from<T, false>{src, n}, impl::reducing<T, Op>{dst, n, {}})) {
     return;
@@ -123,6 +119,7 @@ RUSHMEM_DEVICE void reducescatter(const team &t, T *dst, const T *src, size_t n,
   RUSHMEM_TRACED(COLLECTIVE, "reducescatter", Scope::rank() == 0, -1, n * sizeof(T), nullptr);
   RUSHMEM_ASSERT_REDUCIBLE(T);
   if (n == 0) return;
+  if (impl::wide_reduce<Scope, T, Op>(t, RUSHMEM_COLLECTIVE_REDUCESCATTER, dst, src, n, n)) return;
   if (impl::small_exchange<Scope>(t, RUSHMEM_COLLECTIVE_REDUCESCATTER, n * sizeof(T), (Op::code * 16 + sizeof(T)) * 2,
                                   impl::words_from<T, true>{src, n}, impl::reducing<T, Op>{dst, n, {}})) {
     return;

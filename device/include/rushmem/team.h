@@ -52,7 +52,7 @@ struct team {
     other.raw.slot_sets -= set;
     other.raw.first_bytes = raw.slot_bytes;
     other.raw.packets = raw.next_packets;
-    other.raw.stage = 0;
+    other.raw.wide = 0;
     return other;
   }
 };

@@ -107,6 +107,8 @@ pub(crate) struct Config {
     /// Collectives on streams, and launches that say so, may start while the kernel before them ends
     /// (`RUSHMEM_EARLY_LAUNCH`, 1).
     pub(crate) early: bool,
+    /// The world has wide packets, where its GPUs are connected as these ask for (`RUSHMEM_WIDE_PACKETS`, 1).
+    pub(crate) wide_packets: bool,
     /// How collectives on streams are launched (`RUSHMEM_COLLECTIVES`).
     pub(crate) launches: Launches,
     /// Collectives of the host take heaps for memory that they cannot touch, as if a GPU had it
@@ -242,6 +244,8 @@ impl Config {
             launches: get("RUSHMEM_COLLECTIVES")
                 .map_or_else(|| Ok(Launches::default()), |v| Launches::parse(&v))?,
             early: get("RUSHMEM_EARLY_LAUNCH").map_or(Ok(true), |v| on_or_off("RUSHMEM_EARLY_LAUNCH", &v))?,
+            wide_packets: get("RUSHMEM_WIDE_PACKETS")
+                .map_or(Ok(true), |v| on_or_off("RUSHMEM_WIDE_PACKETS", &v))?,
             streams: get("RUSHMEM_STREAMS").map_or(Ok(4), |v| streams(&v))?,
             bootstrap,
             uid_ifname: get("RUSHMEM_UID_IFNAME"),
@@ -418,6 +422,7 @@ mod tests {
             ("RUSHMEM_FAR_COPIES", "pigeons"),
             ("RUSHMEM_COUNTERS", "some"),
             ("RUSHMEM_EARLY_LAUNCH", "maybe"),
+            ("RUSHMEM_WIDE_PACKETS", "narrow"),
             ("RUSHMEM_TRACE_BLOCKS", "0"),
             ("RUSHMEM_TRACE_BLOCKS", "some"),
             ("RUSHMEM_RING_SLOTS", "32"),

@@ -8,7 +8,7 @@ use rushmem_bootstrap_uid::environment::detect_here;
 use crate::logging;
 
 /// Every `RUSHMEM_*` variable of the runtime, its launchers and tools. A test compares it with the sources.
-const KNOWN: [&str; 56] = [
+const KNOWN: [&str; 57] = [
     "RUSHMEM_BOOTSTRAP",
     "RUSHMEM_CACHE_DIR",
     "RUSHMEM_CARD",
@@ -65,6 +65,7 @@ const KNOWN: [&str; 56] = [
     "RUSHMEM_UID_IFNAME",
     "RUSHMEM_VERBS",
     "RUSHMEM_WAIT_TIMEOUT",
+    "RUSHMEM_WIDE_PACKETS",
 ];
 /// What programs that use rushmem, its own tests and its scripts may have for themselves.
 const OTHERS: [&str; 5] =

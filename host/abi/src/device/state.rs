@@ -138,8 +138,8 @@ pub const RUSHMEM_NUMBERED_TEAMS: usize = 64;
 /// Phases of a slot set whose packets have places of their own.
 pub const RUSHMEM_TEAM_PHASES: usize = 4;
 
-/// Phases of a slot set whose staging memory is their own.
-pub const RUSHMEM_TEAM_STAGES: usize = 2;
+/// Phases of a slot set whose wide packets have places of their own.
+pub const RUSHMEM_TEAM_WIDE: usize = 2;
 
 /// `rushmem_team`: what a PE knows of a team that it is a member of.
 #[repr(C)]
@@ -160,7 +160,7 @@ pub struct RawTeam {
     pub heap_base: u64,
     pub first_bytes: u64,
     pub next_packets: u32,
-    pub stage: u32,
+    pub wide: u32,
 }
 
 impl RawTeam {
@@ -173,7 +173,7 @@ impl RawTeam {
             slot_sets: self.slot_sets - set,
             first_bytes: self.slot_bytes,
             packets: self.next_packets,
-            stage: 0,
+            wide: 0,
             ..*self
         }
     }

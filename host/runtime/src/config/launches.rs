@@ -4,8 +4,8 @@
 //! Only the width is chosen here. The protocol is chosen by the collectives themselves
 //! (`device/include/rushmem`), from values that all members share, because streams and kernels with the same
 //! number of blocks meet. Small calls go by packets, data and flag in one store, as long as the team has
-//! packets for them. Larger ones, between members that map each other, load and store the arrays between two
-//! meetings.
+//! packets for them; those of middling size by wide packets, of 120 bytes of data, where NVLink connects all
+//! GPUs. Larger ones, between members that map each other, load and store the arrays between two meetings.
 
 use crate::error::{err, Result};
 use rushmem_abi::collective::COLLECTIVES as TABLE;
@@ -60,10 +60,10 @@ pub(crate) fn algorithm(collective: &str) -> &'static str {
         "" => "",
         "sync" | "barrier" => "a store to each member",
         "inscan" | "exscan" => "packets",
-        "reduce" => "packets to all; larger: staging memory; large: each member combines its share and writes it to all",
-        "reducescatter" => "packets; larger: staging memory; large: each member reads and combines its own block",
-        "broadcast" => "packets; larger: staging memory; large: the root writes to all, or a part to each, which passes it on",
-        "alltoall" | "fcollect" => "packets; larger: staging memory; large: stores into the members' arrays",
+        "reduce" => "packets to all; larger: wide packets; large: each member combines its share and writes it to all",
+        "reducescatter" => "packets; larger: wide packets; large: each member reads and combines its own block",
+        "broadcast" => "packets; larger: wide packets; large: the root writes to all, or a part to each, which passes it on",
+        "alltoall" | "fcollect" => "packets; larger: wide packets; large: stores into the members' arrays",
         _ => "packets; large: stores into the members' arrays",
     }
 }
@@ -90,23 +90,40 @@ const fn measured(from: u64, blocks: u32, threads: u32) -> LaunchStep {
 /// No data.
 const MEETING: &[LaunchStep] = &[measured(0, 1, 32)];
 /// A warp where each word of a call has a thread of it, then as many threads as there are words, in several
-/// blocks where one would be busy for longer than several take to start. As measured between two H200s:
+/// blocks where one would be busy for longer than several take to start; by wide packets about two warps for
+/// three rows of them; and few again where arrays are loaded and stored. As measured between two GPUs:
 /// docs/performance.md.
 const SIZED: &[LaunchStep] = &[
     measured(0, 1, 32),
     measured(512, 1, 128),
     measured(2 << 10, 1, 512),
     measured(8 << 10, 64, 128),
+    measured(384 << 10, 64, 256),
+    measured(768 << 10, 128, 256),
+    measured((2 << 20) + 1, 64, 128),
     measured(32 << 20, 64, 256),
 ];
-/// Of what sends all of its array to each member: once more where each of 256 threads has a word.
+/// Of what sends all of its array to each member.
 const TO_ALL: &[LaunchStep] = &[
     measured(0, 1, 32),
     measured(512, 1, 128),
     measured(2 << 10, 1, 512),
     measured(8 << 10, 64, 128),
-    measured(128 << 10, 64, 256),
-    measured(192 << 10, 64, 128),
+    measured(192 << 10, 64, 256),
+    measured(384 << 10, 128, 256),
+    measured((1 << 20) + 1, 64, 128),
+    measured(32 << 20, 64, 256),
+];
+/// One way, where more blocks than 64 gain nothing at 1 MiB.
+const ONE_WAY: &[LaunchStep] = &[
+    measured(0, 1, 32),
+    measured(512, 1, 128),
+    measured(2 << 10, 1, 512),
+    measured(8 << 10, 64, 128),
+    measured(192 << 10, 64, 256),
+    measured(384 << 10, 128, 256),
+    measured(768 << 10, 64, 256),
+    measured((1 << 20) + 1, 64, 128),
     measured(32 << 20, 64, 256),
 ];
 /// Sizes that members tell each other.
@@ -119,7 +136,8 @@ fn default_steps(collective: &str, gpu: bool) -> &'static [LaunchStep] {
         _ if !gpu => ON_CPU,
         "sync" | "barrier" => MEETING,
         "collect" | "alltoallv" => UNSIZED,
-        "reduce" | "broadcast" => TO_ALL,
+        "reduce" => TO_ALL,
+        "broadcast" => ONE_WAY,
         _ => SIZED,
     }
 }

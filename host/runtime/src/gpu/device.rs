@@ -191,7 +191,6 @@ impl Cuda {
     }
 
     /// The number in this process of the GPU with that UUID, where the process sees it.
-    #[cfg(test)]
     pub(crate) fn find(uuid: &[u8; 16]) -> Result<Option<usize>> {
         for ordinal in 0..Cuda::count()? {
             let mut device = 0;
@@ -302,7 +301,7 @@ impl Drop for Current<'_> {
 }
 
 /// The driver, and its handle for the GPU that this process counts as `ordinal`.
-fn find_device(ordinal: usize) -> Result<(Driver, CUdevice)> {
+pub(super) fn find_device(ordinal: usize) -> Result<(Driver, CUdevice)> {
     let Some(driver) = driver()? else {
         return Err(err!(
             UNSUPPORTED,

@@ -3,7 +3,7 @@
 //! Everything here owns what it made and gives it back on drop, reports the driver's own words as an
 //! [`Error`](crate::error::Error), and is harmless on a machine without CUDA: [`Cuda::count`] is 0 there and
 //! [`Cuda::open`] says what is missing. From the bottom up: [`driver`] finds libcuda and turns its answers
-//! into results; [`device`] is a GPU with its context, and [`watch`] sees calls that do not return; [`vmm`]
+//! into results; [`device`] is a GPU with its context, [`nvlink`] what connects two of them, and [`watch`] sees calls that do not return; [`vmm`]
 //! is memory that other PEs can map, [`plain`] memory for ourselves, [`ipc`] the older way to share what was
 //! not made for it, [`dma_buf`] how network cards reach it, and [`pointer`] tells what an address is;
 //! [`pinned`] is host memory that a GPU can reach; [`stream`] and [`event`] order work, [`copy`] and
@@ -30,6 +30,7 @@ pub(crate) mod memop;
 pub(crate) mod module;
 pub(crate) mod names;
 pub(crate) mod nvjitlink;
+pub(crate) mod nvlink;
 pub(crate) mod nvrtc;
 pub(crate) mod pinned;
 pub(crate) mod plain;

@@ -1,21 +1,22 @@
 //! A team's slot sets: the symmetric memory in which its collectives meet, at one heap offset on every
 //! member. `abi.h` has the layout; a set begins with words of this PE, then comes a line for each member,
 //! then packets, then a word for each block of a grid. The world's first set may have more packets than the
-//! others, and staging memory behind them: for calls by a whole grid, and for larger ones by a block.
+//! others, for larger calls, and wide packets behind them, for calls by a whole grid.
 
 use crate::topology::members::Members;
-use rushmem_abi::device::{RawTeam, SyncLine, TeamSlots, RUSHMEM_TEAM_PHASES, RUSHMEM_TEAM_STAGES};
+use rushmem_abi::device::{RawTeam, SyncLine, TeamSlots, RUSHMEM_TEAM_PHASES, RUSHMEM_TEAM_WIDE};
 
 /// Bytes of a packet: a word of data and its sequence number.
 const PACKET: usize = 16;
 /// What the slot sets of the world take at most, but for the lines of its PEs and the fewest packets; where
 /// its first set is wide, that one takes so much more.
 const WORLD: usize = 1 << 20;
-const WIDE: usize = 9 << 18;
-/// Staging memory of the world's first set, at most, and of that for one member in one phase.
-const STAGES: usize = 4 << 20;
-const MOST_STAGE: usize = 1 << 20;
-const LEAST_STAGE: usize = 64 << 10;
+const FIRST: usize = 9 << 18;
+/// Wide packets of the world's first set, in bytes, at most, and of those from one member in one phase: 1 MiB
+/// of data by up to 128 blocks, each of whole rows of 1 KiB (`impl/coll/wide.h`).
+const WIDE_BYTES: usize = 9 << 19;
+const MOST_WIDE: usize = 9 << 17;
+const LEAST_WIDE: usize = 64 << 10;
 /// Slot sets of the world.
 const WORLD_SETS: usize = 4;
 /// Packets from one member in one phase: 8 KiB of data at most, in a wide set 128 KiB, 32 bytes at least.
@@ -32,8 +33,8 @@ pub(crate) struct Slots {
     pub(crate) packets: usize,
     /// Those of the first set: as many, or more.
     pub(crate) first: usize,
-    /// The first set's bytes of staging memory for one member in one phase; 0: it has none.
-    pub(crate) stage: usize,
+    /// The first set's bytes of wide packets from one member in one phase; 0: it has none.
+    pub(crate) wide: usize,
     /// Whether there is one more set behind them, for what the host has a GPU do: its calls are no kernel's,
     /// and meet none.
     pub(crate) hosts: bool,
@@ -42,7 +43,7 @@ pub(crate) struct Slots {
 impl Slots {
     /// `sets` of them for `n` members, and the host's, with as many packets as `bytes` allow.
     pub(crate) fn within(n: usize, sets: usize, hosts: bool, bytes: usize) -> Slots {
-        let of = |packets| Slots { n, sets, packets, first: packets, stage: 0, hosts };
+        let of = |packets| Slots { n, sets, packets, first: packets, wide: 0, hosts };
         let mut slots = of(MOST_PACKETS);
         while slots.packets > FEWEST_PACKETS && slots.bytes() > bytes {
             slots = of(slots.packets / 2);
@@ -58,22 +59,22 @@ impl Slots {
     /// The same with a wide first set.
     pub(crate) fn widened(self) -> Slots {
         let mut wide = self;
-        while wide.first < WIDE_PACKETS && bytes_of_set(self.n, 2 * wide.first, 0) <= WIDE {
+        while wide.first < WIDE_PACKETS && bytes_of_set(self.n, 2 * wide.first, 0) <= FIRST {
             wide.first *= 2;
         }
         wide
     }
 
-    /// The same with staging memory in the first set, where members are few enough for it.
-    pub(crate) fn staged(self) -> Slots {
-        let places = RUSHMEM_TEAM_STAGES * self.n;
-        let stage = (STAGES / places).checked_ilog2().map_or(0, |bits| 1 << bits).min(MOST_STAGE);
-        Slots { stage: if stage < LEAST_STAGE { 0 } else { stage }, ..self }
+    /// The same with wide packets in the first set, where members are few enough for it.
+    pub(crate) fn with_wide_packets(self) -> Slots {
+        let places = RUSHMEM_TEAM_WIDE * self.n;
+        let wide = (WIDE_BYTES / places / 1024 * 1024).min(MOST_WIDE);
+        Slots { wide: if wide < LEAST_WIDE { 0 } else { wide }, ..self }
     }
 
     /// Bytes by which the first set is larger than the others.
     pub(crate) fn extra(&self) -> usize {
-        bytes_of_set(self.n, self.first, self.stage) - self.set_bytes()
+        bytes_of_set(self.n, self.first, self.wide) - self.set_bytes()
     }
 
     /// From one set to the next, but for the first.
@@ -125,19 +126,19 @@ impl Slots {
             id: id as u32,
             all_near: all_near.into(),
             heap_base: heap_base as u64,
-            first_bytes: bytes_of_set(self.n, self.first, self.stage) as u64,
+            first_bytes: bytes_of_set(self.n, self.first, self.wide) as u64,
             next_packets: self.packets as u32,
-            stage: self.stage as u32,
+            wide: self.wide as u32,
         }
     }
 }
 
-/// A slot set of so many packets and so much staging memory for each member in each phase, in whole cache
-/// lines.
-fn bytes_of_set(n: usize, packets: usize, stage: usize) -> usize {
+/// A slot set of so many packets, and of so many bytes of wide ones, for each member in each phase, in whole
+/// cache lines.
+fn bytes_of_set(n: usize, packets: usize, wide: usize) -> usize {
     let lines = size_of::<TeamSlots>() + n * size_of::<SyncLine>();
     let channels = (packets * size_of::<u64>()).next_multiple_of(128);
-    lines + channels + n * (RUSHMEM_TEAM_PHASES * packets * PACKET + RUSHMEM_TEAM_STAGES * stage)
+    lines + channels + n * (RUSHMEM_TEAM_PHASES * packets * PACKET + RUSHMEM_TEAM_WIDE * wide)
 }
 
 #[cfg(test)]
@@ -148,13 +149,13 @@ mod tests {
     #[test]
     fn sets_do_not_overlap_and_end_where_the_team_s_memory_does() {
         for n in [1, 2, 5, 64] {
-            let wide = Slots::of_world(n, true).widened().staged();
+            let wide = Slots::of_world(n, true).widened().with_wide_packets();
             let raw = wide.world_team(0, 0x40000, 0x10000, true);
             let mut end = 0x40000;
             for set in 0..=raw.slot_sets {
                 let at = raw.on(set);
                 assert_eq!(at.slots, end, "set {set} of {wide:?}");
-                end += bytes_of_set(n, at.packets as usize, at.stage as usize) as u64;
+                end += bytes_of_set(n, at.packets as usize, at.wide as usize) as u64;
             }
             assert_eq!(end, 0x40000 + wide.bytes() as u64, "{wide:?}");
             assert_eq!(raw.on(2).on(1).slots, raw.on(3).slots);
@@ -177,10 +178,10 @@ mod tests {
                     && wide.set_bytes() == slots.set_bytes()
             );
             assert_eq!(wide.bytes() - wide.extra(), slots.bytes());
-            assert!(wide.extra() <= WIDE && (n > 4 || wide.first >= 8192), "{wide:?}");
-            let staged = wide.staged();
-            assert!(staged.extra() <= WIDE + STAGES && staged.stage % 128 == 0, "{staged:?}");
-            assert_eq!(staged.stage > 0, n <= 32, "{staged:?}");
+            assert!(wide.extra() <= FIRST && (n > 4 || wide.first >= 8192), "{wide:?}");
+            let both = wide.with_wide_packets();
+            assert!(both.extra() <= FIRST + WIDE_BYTES && both.wide % 1024 == 0, "{both:?}");
+            assert_eq!(both.wide > 0, n <= 36, "{both:?}");
         }
     }
 }

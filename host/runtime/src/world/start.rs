@@ -20,6 +20,7 @@ use crate::error::{code, err, Error, Result};
 use crate::exec::context::Contexts;
 use crate::exec::gpu::GpuEngine;
 use crate::fork::{self, Member};
+use crate::gpu::nvlink;
 use crate::health::Health;
 use crate::kernel::service::Service;
 use crate::kernel::{GpuShare, Kernels};
@@ -112,12 +113,14 @@ impl World {
             device,
             sharing,
             trap_delay,
+            wide_packets,
             checker,
         } = memory.inspect_err(tell)?;
         let meet = || meet().and_then(|meeting| meeting.join(&rounds.control));
         let clock = if timeline.is_some() { clock::identity() } else { 0 };
-        let (joined, clocks) =
-            reach_all(joined, meet, collective.enter(&rounds)?, &symmetric, clock).inspect_err(tell)?;
+        let own = (clock, wide_packets);
+        let (joined, clocks, wide_packets) =
+            reach_all(joined, meet, collective.enter(&rounds)?, &symmetric, own).inspect_err(tell)?;
         let (far, detached) = joined.map(|joined| (joined.net, joined.kernels)).unzip();
 
         let mapped: Vec<(usize, usize)> =
@@ -139,7 +142,10 @@ impl World {
             ring: 0,
             mailbox: 0,
             trap_delay,
-            world: slots.world_team(me as i32, base + slots_offset(n), base, near.count() == n),
+            world: RawTeam {
+                wide: if wide_packets { slots.wide as u32 } else { 0 },
+                ..slots.world_team(me as i32, base + slots_offset(n), base, near.count() == n)
+            },
             teams: base + teams_offset(n),
             queues: 0,
         };
@@ -265,6 +271,8 @@ struct Parts {
     sharing: GpuShare,
     /// How long its kernels go on once the job is broken.
     trap_delay: Duration,
+    /// Whether this PE's stores to the PEs of its node may be wide packets.
+    wide_packets: bool,
     /// Of a run that is checked.
     checker: Option<check::Memory>,
 }
@@ -340,9 +348,25 @@ fn share_memory(
         places.iter().filter(|other| other[..2] == place[..2]).map(|w| w[2]).collect();
     processes.sort_unstable();
     processes.dedup();
+    let wide_packets = config.wide_packets
+        && device
+            .gpu()
+            .is_none_or(|gpu| members.iter().all(|pe| nvlink::connects(gpu, &uuid_in(&places[*pe]))));
     let trap_delay = trap_delay(&device, processes.len(), processes.iter().position(|p| *p == place[2]));
     drop(call);
-    Ok(Parts { rounds, joined, collective, symmetric, slots, books, device, sharing, trap_delay, checker })
+    Ok(Parts {
+        rounds,
+        joined,
+        collective,
+        symmetric,
+        slots,
+        books,
+        device,
+        sharing,
+        trap_delay,
+        wide_packets,
+        checker,
+    })
 }
 
 /// The checker's memory of this host: that of its PE with the lowest number. PEs of other hosts have another,
@@ -361,10 +385,10 @@ fn join_checker(own: check::Memory, me: usize, cards: &[Card], call: &Entered<'_
 
 /// How much of the heap's front is the memory of teams: what the setting says; where it is the default, less
 /// in a small heap and more in a large world. And what the world has of it: a wide first slot set, with
-/// staging memory or without, where half of what was asked for, or a quarter of the heap, is room enough.
+/// wide packets or without, where half of what was asked for, or a quarter of the heap, is room enough.
 fn team_memory(n: usize, config: &Config, heap: usize, apart: bool) -> Result<(usize, Slots)> {
     let (slots, front) = (Slots::of_world(n, apart), slots_offset(n));
-    let larger = [slots.widened().staged(), slots.widened()];
+    let larger = [slots.widened().with_wide_packets(), slots.widened()];
     let world = slots.bytes().next_multiple_of(GRANULE);
     let asked = config.team_memory as usize / GRANULE * GRANULE;
     if !config.team_memory_given {
@@ -390,6 +414,11 @@ fn team_memory(n: usize, config: &Config, heap: usize, apart: bool) -> Result<(u
     Ok((asked, larger.into_iter().find(|wide| 2 * wide.bytes() <= asked).unwrap_or(slots)))
 }
 
+/// The UUID of a PE's GPU, as it goes round.
+fn uuid_in(words: &RoundWords) -> [u8; 16] {
+    (u128::from(words[0]) | u128::from(words[1]) << 64).to_le_bytes()
+}
+
 /// Processes that take turns on one GPU trap one after another, and not while the driver still clears up
 /// after the one that died: of traps at one moment it tells only some (driver 580), and a kernel that has
 /// trapped unheard never ends.
@@ -403,26 +432,28 @@ fn trap_delay(device: &Device, processes: usize, mine: Option<usize>) -> Duratio
 }
 
 /// Collective: where any PE has one that it cannot map, everybody joins the network, and all memory is made
-/// known to it. What PEs call their clocks goes round with that.
+/// known to it. What PEs call their clocks, and whether all of them may have wide packets, goes round with
+/// that.
 fn reach_all(
     joined: Option<Joined>,
     meet: impl FnOnce() -> Result<Joined>,
     mut call: Entered<'_>,
     symmetric: &Symmetric,
-    clock: u64,
-) -> Result<(Option<Joined>, Vec<u64>)> {
+    (clock, wide_packets): (u64, bool),
+) -> Result<(Option<Joined>, Vec<u64>, bool)> {
     let window = symmetric.window();
     let needed = joined.is_some() || window.mapped().count() < window.slots();
-    call.round(Call::Step, [needed.into(), clock, 0, 0])?;
+    call.round(Call::Step, [needed.into(), clock, wide_packets.into(), 0])?;
     let clocks = (0..call.n()).map(|pe| call.words(pe)[1]).collect();
+    let wide_packets = (0..call.n()).all(|pe| call.words(pe)[2] != 0);
     if (0..call.n()).all(|pe| call.words(pe)[0] == 0) {
-        return Ok((None, clocks));
+        return Ok((None, clocks, wide_packets));
     }
     let joined = joined.map_or_else(meet, Ok)?;
     symmetric.let_reach(joined.net.clone())?;
     // Nobody asks anything of a PE that does not know its own memory yet.
     call.round(Call::Step, [0; 4])?;
-    Ok((Some(joined), clocks))
+    Ok((Some(joined), clocks, wide_packets))
 }
 
 /// What kernels need, and the way from them to far PEs where there are any: `facts` name it, too.

@@ -78,6 +78,17 @@ RUSHMEM_OUTLINED stall_mark stop_in_call(uint32_t polls, uint64_t since, const W
                             expected, seen);
 }
 
+/* What a slot set says as a call begins. */
+struct last_phases {
+  packet alone;   /* phases of calls by one block at most, and how many of them all members have ended */
+  packet of_grid; /* see rushmem_team_slots::grid */
+};
+/* And what it says of one block of a grid: the last phase that this one has ended. */
+struct phases_of_block {
+  last_phases last;
+  uint64_t ended;
+};
+
 template <typename Scope> struct call {
   /* Who shares the work of a channel, and whether there are several. */
   using group = typename group_of<Scope>::type;
@@ -106,10 +117,37 @@ template <typename Scope> struct call {
     check_team();
     room = room_of(t);
     if constexpr (blocks) tag = tag_of_blocks(tag_);
-    sync();
-    begin(load_packet(reinterpret_cast<const packet *>(&slots()->phase)), load_packet(grid_words()),
-          blocks && !is_idle() ? load_relaxed_word(ended_by_blocks() + block_in_grid()) : 0);
+    if constexpr (blocks) {
+      const phases_of_block found = tell_block(enter_by_blocks());
+      begin(found.last.alone, found.last.of_grid, found.ended);
+    } else {
+      sync();
+      const last_phases last = load_phases(t);
+      begin(last.alone, last.of_grid, 0);
+    }
     if (is_first()) take();
+  }
+
+  RUSHMEM_DEVICE static last_phases load_phases(const team &t) {
+    const rushmem_team_slots *slots = reinterpret_cast<const rushmem_team_slots *>(t.raw.slots);
+    return {load_packet(reinterpret_cast<const packet *>(&slots->phase)),
+            load_packet(reinterpret_cast<const packet *>(slots->grid))};
+  }
+
+  /* The threads of a block of a grid enter, and its first one asks what the slot set says: hundreds of warps
+   * would take their turns at one line of the L2 cache. In the first thread: the answer. */
+  RUSHMEM_DEVICE phases_of_block enter_by_blocks() const {
+    check_team();
+    sync();
+    if (group::rank() != 0 || is_idle()) return {};
+    return {load_phases(t), load_relaxed_word(ended_by_blocks() + block_in_grid())};
+  }
+  /* The same in all threads, behind what they have asked for meanwhile. */
+  RUSHMEM_DEVICE static phases_of_block tell_block(const phases_of_block &answer) {
+    __shared__ phases_of_block found;
+    if (group::rank() == 0) found = answer;
+    group::sync();
+    return found;
   }
 
   /* A call that is one meeting and nothing else: what meet() and end() make of it, but with two barriers of
@@ -253,8 +291,8 @@ template <typename Scope> struct call {
     return reinterpret_cast<uint64_t *>(all_packets() + places * t.raw.packets);
   }
 
-  /* Behind all of that: staging memory (staging.h). */
-  RUSHMEM_DEVICE char *staging() const {
+  /* Behind all of that: wide packets (wide.h). */
+  RUSHMEM_DEVICE char *wide() const {
     return reinterpret_cast<char *>(ended_by_blocks() + (t.raw.packets + 15) / 16 * 16);
   }
 
@@ -394,6 +432,12 @@ template <typename Scope> struct call {
     await_lines(next - RUSHMEM_TEAM_PHASES + 1, false);
     group::sync();
     behind = RUSHMEM_TEAM_PHASES;
+  }
+
+  /* By blocks, before this PE sends wide packets, where `ask_lines`. */
+  RUSHMEM_DEVICE void make_wide_room() {
+    await_lines(next - RUSHMEM_TEAM_WIDE + 1, false);
+    group::sync();
   }
 
   /* ---- packets ---- */

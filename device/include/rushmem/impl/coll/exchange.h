@@ -273,9 +273,10 @@ RUSHMEM_DEVICE void exchange(call<Scope> &c, size_t words, Source source, Sink s
     c.next = after.next;
     c.behind = after.behind;
     c.busy = after.busy;
-    /* Its last packets do not say that their senders have ended the phase before; staged calls ask. */
+    /* Its last packets do not say that their senders have ended the phase before; calls by wide packets
+     * ask. */
     if constexpr (!call<Scope>::blocks) {
-      if (c.behind > 2 && c.t.raw.stage != 0 && c.t.raw.all_near) {
+      if (c.behind > 2 && c.t.raw.wide != 0 && c.t.raw.all_near) {
         call<Scope>::group::sync();
         c.show(c.next - 1);
       }

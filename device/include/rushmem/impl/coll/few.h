@@ -47,21 +47,24 @@ RUSHMEM_DEVICE void exchange_few(const team &t, uint64_t tag, size_t words, Sour
   uint32_t number = static_cast<uint32_t>(tag);
   if constexpr (blocks) number = call<Scope>::tag_of_blocks(tag);
   call<Scope> c(t, {0, 0, number, 0, call<Scope>::room_of(t)});
-  c.sync();
+  phases_of_block found{};
+  if constexpr (blocks) {
+    found = c.tell_block(c.enter_by_blocks());
+  } else {
+    c.sync();
+    found.last = call<Scope>::load_phases(t);
+  }
   if (c.is_idle()) {
     if constexpr (has_blocks<Scope>::meet) c.sync();
     return;
   }
-  const last_phases last = load_phases(t);
-  uint64_t ended = 0;
-  if constexpr (blocks) ended = load_relaxed_word(c.ended_by_blocks() + block_in_grid());
   const chunks shares = chunks_of(c, words);
   const uint32_t rank = group::rank(), size = group::size(), n = shares.count(0);
   const size_t first = shares.offset;
   const int members = t.raw.n_pes, me = t.raw.my_pe;
   uint64_t word_[U] = {}, own[U] = {};
   load_words(word_, source, c.right(1), first, rank, n, size);
-  c.begin(last.alone, last.of_grid, ended);
+  c.begin(found.last.alone, found.last.of_grid, found.ended);
   if (rank < n) {
     make_small_room(c);
     packet *const slot = c.packets(c.next, me) + rank;
@@ -116,7 +119,7 @@ RUSHMEM_DEVICE void exchange_few(const team &t, uint64_t tag, size_t words, Sour
     if (rank == 0) {
       store_relaxed_word(c.ended_by_blocks() + block_in_grid(), c.next);
       ++c.next;
-      if (block_in_grid() == 0) c.leave(last.alone.value, last.of_grid);
+      if (block_in_grid() == 0) c.leave(found.last.alone.value, found.last.of_grid);
     }
     if constexpr (has_blocks<Scope>::meet) c.sync();
   } else {

@@ -2,15 +2,15 @@
  * choice rests on what all of them have in common: the team, the size, the scope's width, and that an array
  * is symmetric for all or for none (a call in which that differs ends with a mismatch).
  *
- * Packets take twice the bytes, and a reduction by packets sends all of its data to every member; the direct
- * protocol has two meetings of all members, about 3.5 us between two H200s, and staging memory has one. One
- * block moves 46 GB/s over NVLink, so it gains by packets up to some 50 KiB; a grid moves eight times as
- * much, and gains up to some 300 KiB, or to what one phase of packets holds where there is staging memory
- * (docs/performance.md). */
+ * Packets take twice the bytes, wide packets a fifteenth more, and a reduction by either sends all of its
+ * data to every member; the direct protocol has two meetings of all members, about 3.5 us between two H200s.
+ * One block moves 46 GB/s over NVLink, so it gains by packets up to some 50 KiB; a grid moves eight times as
+ * much, and gains up to some 300 KiB, and by wide packets, of which a thread has 16 bytes at least, from 16
+ * KiB to megabytes (docs/performance.md). */
 #ifndef RUSHMEM_IMPL_COLL_LIMITS_H
 #define RUSHMEM_IMPL_COLL_LIMITS_H
 
-#include <rushmem/impl/coll/staging.h>
+#include <rushmem/impl/coll/call.h>
 #include <rushmem/scope.h>
 #include <rushmem/team.h>
 
@@ -27,28 +27,38 @@ constexpr size_t most_by_packets_of_grid = 320 << 10;
  * packet of 8 bytes is a message, and a put is one, whatever its size. */
 constexpr size_t most_by_messages = 4 << 10;
 
-/* Phases of packets that a grid may take before a call is direct where it can be; one where there is staging
- * memory: the second costs more than its meeting. */
+/* Phases of packets that a grid may take before a call is direct where it can be; one where there are wide
+ * packets. */
 constexpr size_t most_phases_of_grid = 4;
 
 /* Whether a call that moves so many bytes to or from one member is direct where it can be. */
 template <typename Scope, size_t most_of_block = most_by_packets>
 RUSHMEM_DEVICE bool is_large(const team &t, size_t bytes) {
   constexpr bool blocks = has_blocks<Scope>::value;
-  const size_t room = (blocks && t.raw.stage == 0 ? most_phases_of_grid : 1) * 8 * t.raw.packets;
+  const size_t room = (blocks && t.raw.wide == 0 ? most_phases_of_grid : 1) * 8 * t.raw.packets;
   const size_t others = static_cast<size_t>(t.raw.n_pes > 1 ? t.raw.n_pes - 1 : 1);
   return bytes > room || bytes * others > (blocks ? most_by_packets_of_grid : most_of_block);
 }
 
-/* Bytes to all other members together up to which a grid's call that is too large for packets is staged. */
-constexpr size_t most_staged_of_grid = 2 << 20;
+/* Wide packets (wide.h). A warp's are a row: so many vectors of 16 bytes of data, and so many bytes in all. */
+constexpr uint32_t row_vectors = 60, row_bytes = 1024;
+RUSHMEM_DEVICE uint32_t rows_of(uint32_t bytes) { return (bytes + 16 * row_vectors - 1) / (16 * row_vectors); }
 
-/* Whether a call that moves so many bytes between every two members goes through staging memory
- * (staged.h). */
-template <typename Scope> RUSHMEM_DEVICE bool is_staged(const team &t, size_t bytes) {
-  if constexpr (!has_blocks<Scope>::value) return false;
-  if (!t.raw.all_near || bytes > stage_of_call<Scope>(t) || t.raw.n_pes < 2) return false;
-  return bytes * static_cast<size_t>(t.raw.n_pes - 1) <= most_staged_of_grid && is_large<Scope>(t, bytes);
+/* Bytes to one member from which on a grid's call goes by wide packets, and to all others together up to
+ * which it does. */
+constexpr size_t least_wide = 16 << 10;
+constexpr size_t most_wide = 2 << 20;
+
+/* Whether a call that moves so many bytes between every two members goes by wide packets: rows of each
+ * channel from one member in one phase, else 0. Blocks of less than a warp have none: that is no different on
+ * any member. */
+template <typename Scope> RUSHMEM_DEVICE uint32_t wide_rows(const team &t, size_t bytes) {
+  if constexpr (!has_blocks<Scope>::value) return 0;
+  if (bytes < least_wide || bytes > most_wide) return 0;
+  if (t.raw.wide == 0 || !t.raw.all_near || t.raw.n_pes < 2 || block::size() < 32) return 0;
+  if (bytes * static_cast<size_t>(t.raw.n_pes - 1) > most_wide) return 0;
+  const uint32_t channels = call<Scope>::channels_of(t), each = t.raw.wide / row_bytes / channels;
+  return rows_of(static_cast<uint32_t>(bytes)) <= each * channels ? each : 0;
 }
 
 /* The same for data that is written to members, as it can be to all of them; reading takes members that are

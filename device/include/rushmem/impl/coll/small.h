@@ -24,22 +24,10 @@ template <typename Scope> RUSHMEM_DEVICE bool is_small(const team &t, size_t byt
          t.raw.all_near && bytes * static_cast<size_t>(t.raw.n_pes) <= most_by_packets;
 }
 
-/* What a slot set says as a call begins. */
-struct last_phases {
-  packet alone;   /* phases of calls by one block at most, and how many of them all members have ended */
-  packet of_grid; /* see rushmem_team_slots::grid */
-};
-
 /* All threads of the scope enter. */
 template <typename Scope> RUSHMEM_DEVICE void enter_small(const team &t) {
   if (RUSHMEM_UNLIKELY(!t.raw.slots || t.raw.heap_base != state().heap_base)) fail(RUSHMEM_DEVICE_FAIL_TEAM);
   call<Scope>::group::sync();
-}
-
-RUSHMEM_DEVICE last_phases load_phases(const team &t) {
-  const rushmem_team_slots *slots = reinterpret_cast<const rushmem_team_slots *>(t.raw.slots);
-  return {load_packet(reinterpret_cast<const packet *>(&slots->phase)),
-          load_packet(reinterpret_cast<const packet *>(slots->grid))};
 }
 
 /* Waits, each thread for itself, until packets of the next phase may be sent. */
@@ -125,7 +113,7 @@ RUSHMEM_DEVICE void exchange_small(const team &t, uint64_t tag, size_t words, So
   typename call<Scope>::state_of so_far{};
   if (w < words) {
     const int n = t.raw.n_pes, me = t.raw.my_pe;
-    const last_phases last = load_phases(t);
+    const last_phases last = call<Scope>::load_phases(t);
     const uint64_t own = source.word(me, w);
     call<Scope> c = small_call<Scope>(t, tag, last);
     make_small_room(c);
@@ -153,7 +141,7 @@ template <typename Scope, typename T>
 RUSHMEM_DEVICE void broadcast_small(const team &t, uint64_t tag, T *dst, const T *src, size_t n, int root) {
   enter_small<Scope>(t);
   const uint32_t words = static_cast<uint32_t>(words_of<T>(n)), w = Scope::rank();
-  call<Scope> c = small_call<Scope>(t, tag, load_phases(t));
+  call<Scope> c = small_call<Scope>(t, tag, call<Scope>::load_phases(t));
   if (w < words) {
     if (t.raw.my_pe == root) {
       const uint64_t value = word_at(src, n, w);
@@ -187,20 +175,22 @@ template <typename Scope> RUSHMEM_DEVICE bool is_small_of_parts(const team &t, s
 /* This block's part of such a call. */
 template <typename Scope> struct small_part {
   call<Scope> c;
-  packet of_grid;
-  uint64_t alone;
-  uint32_t count; /* this channel's words */
-  size_t w;       /* the word of this thread, which has one if its rank is less than `count` */
+  phases_of_block answer; /* of the slot set */
+  uint32_t count;         /* this channel's words */
+  size_t w;               /* the word of this thread, which has one if its rank is less than `count` */
 
   RUSHMEM_DEVICE small_part(const team &t, uint64_t tag, size_t words)
       : c(t, {0, 0, call<Scope>::tag_of_blocks(tag), 0, call<Scope>::room_of(t)}) {
-    const last_phases last = load_phases(t);
-    c.begin(last.alone, last.of_grid, load_relaxed_word(c.ended_by_blocks() + block_in_grid()));
-    of_grid = last.of_grid;
-    alone = last.alone.value;
+    answer = c.enter_by_blocks();
     const chunks shares = chunks_of(c, words);
     count = shares.count(0);
     w = shares.offset + block::rank();
+  }
+
+  /* All threads of the block, behind the loads of what they send. */
+  RUSHMEM_DEVICE void begin() {
+    answer = c.tell_block(answer);
+    c.begin(answer.last.alone, answer.last.of_grid, answer.ended);
   }
 
   /* All threads of the block, when theirs is done. */
@@ -210,26 +200,29 @@ template <typename Scope> struct small_part {
     if (block::rank() != 0) return;
     store_relaxed_word(c.ended_by_blocks() + block_in_grid(), c.next);
     ++c.next;
-    if (block_in_grid() == 0) c.leave(alone, of_grid);
+    if (block_in_grid() == 0) c.leave(answer.last.alone.value, answer.last.of_grid);
   }
 };
 
 template <typename Scope, typename Source, typename Sink>
 RUSHMEM_DEVICE void exchange_parts(const team &t, uint64_t tag, size_t words, Source source, Sink sink) {
-  enter_small<Scope>(t);
   if (block_in_grid() >= t.raw.packets) return;
   const uint32_t rank = block::rank();
   small_part<Scope> part(t, tag, words);
   call<Scope> &c = part.c;
   const int n = t.raw.n_pes, me = t.raw.my_pe;
-  if (rank < part.count) {
-    const uint64_t own = source.word(me, part.w);
+  const bool has_word = rank < part.count;
+  const uint64_t own = has_word ? source.word(me, part.w) : 0;
+  const uint64_t first = has_word && !Source::same ? source.word(c.right(1), part.w) : own;
+  part.begin();
+  if (has_word) {
     make_small_room(c);
     packet *const to = c.packets(c.next, me) + rank;
     RUSHMEM_ROLLED
     for (int s = 1; s < n; ++s) {
       const int member = c.right(s);
-      store_packet(c.near_at(to, member), Source::same ? own : source.word(member, part.w), c.number(c.next));
+      const uint64_t value = Source::same || s == 1 ? first : source.word(member, part.w);
+      store_packet(c.near_at(to, member), value, c.number(c.next));
     }
     if (call<Scope>::is_first()) c.take();
     receive_from_all(c, sink, c.packets(c.next, 0) + rank, own, part.w);
@@ -245,13 +238,13 @@ RUSHMEM_DEVICE void exchange_parts(const team &t, uint64_t tag, size_t words, So
 /* Every member says that it is there, as the root of a later call may be another one (call.h). */
 template <typename Scope, typename T>
 RUSHMEM_DEVICE void broadcast_parts(const team &t, uint64_t tag, T *dst, const T *src, size_t n, int root) {
-  enter_small<Scope>(t);
   if (block_in_grid() >= t.raw.packets) return;
   const uint32_t rank = block::rank();
   small_part<Scope> part(t, tag, words_of<T>(n));
   call<Scope> &c = part.c;
   const bool sends = t.raw.my_pe == root && rank < part.count;
   const uint64_t value = sends ? word_at(src, n, part.w) : 0;
+  part.begin();
   if (rank == 0 || sends) make_small_room(c);
   if (sends) {
     packet *const to = c.packets(c.next, root) + rank;

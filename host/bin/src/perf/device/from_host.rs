@@ -217,14 +217,15 @@ fn in_graphs(
     doers: &[Doer],
 ) -> Result<Vec<f64>> {
     let _context = bench.context()?;
-    let capture = |doer: &Doer| {
-        let sides = Sides::of(bench, spec, *doer)?;
+    // What is captured names kernels, which a graph does not keep.
+    let sides = doers.iter().map(|doer| Sides::of(bench, spec, *doer)).collect::<Result<Vec<_>>>()?;
+    let capture = |sides: &Sides<'_>| {
         Graph::capture(stream, || {
             let mut round = 0;
-            (0..rounds.iterations).try_for_each(|_| queue(bench, spec, &sides, &mut round, stream))
+            (0..rounds.iterations).try_for_each(|_| queue(bench, spec, sides, &mut round, stream))
         })
     };
-    let graphs = doers.iter().map(capture).collect::<Result<Vec<_>>>()?;
+    let graphs = sides.iter().map(capture).collect::<Result<Vec<_>>>()?;
     graphs.iter().try_for_each(|graph| graph.launch(stream))?;
     in_batches(bench, rounds, doers.len(), stream, |turn| graphs[turn].launch(stream))
 }
