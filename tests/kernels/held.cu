@@ -9,10 +9,10 @@ struct as_sent {
   uint64_t *report;
   uint64_t base;
   int me;
-  template <bool> __device__ void take(int member, size_t, uint64_t word_) {
+  __device__ void take(int member, size_t, uint64_t word_) {
     CHECK_EQ(report, word_, base + static_cast<uint64_t>(member * 8 + me), static_cast<uint64_t>(member));
   }
-  template <bool> __device__ void done(size_t) {}
+  __device__ void done(size_t) {}
 };
 
 /* An exchange in which PE 1 is held between its packet for PE 2 and the one for PE 0, so that PE 0 does not

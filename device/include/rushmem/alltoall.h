@@ -7,18 +7,12 @@
 namespace rushmem {
 namespace impl {
 
-/* The calls that are not small, out of line (small.h). */
+/* The calls that are neither small nor of few words, out of line (small.h). */
 template <typename Scope, typename T> RUSHMEM_OUTLINED_LARGE void alltoall_any(team t, T *dst, const T *src, size_t n) {
   const size_t count = static_cast<size_t>(t.raw.n_pes) * n, me = static_cast<size_t>(t.raw.my_pe);
   /* In place, a block could arrive before the one that it replaces has left. */
   const bool direct = is_large_to_write<Scope>(t, n * sizeof(T)) && dst != src && is_symmetric(dst, count * sizeof(T));
-  const uint64_t tag = tag_of(RUSHMEM_COLLECTIVE_ALLTOALL, n * sizeof(T), direct);
-  const words_from<T, true> source{src, n};
-  const block_each<T> sink{dst, n};
-  if (!direct && is_of_few<Scope>(t, words_of<T>(n), source, dst)) {
-    return exchange_few<Scope>(t, tag, words_of<T>(n), source, sink);
-  }
-  call<Scope> c(t, tag);
+  call<Scope> c(t, tag_of(RUSHMEM_COLLECTIVE_ALLTOALL, n * sizeof(T), direct));
   if (direct) {
     c.meet();
     write_to_all<unit_of<T>::value>(c, reinterpret_cast<char *>(dst + me * n), reinterpret_cast<const char *>(src),
@@ -26,7 +20,7 @@ template <typename Scope, typename T> RUSHMEM_OUTLINED_LARGE void alltoall_any(t
     c.meet_behind_puts();
     written(c);
   } else {
-    exchange<Scope>(c, words_of<T>(n), source, sink);
+    exchange<Scope>(c, words_of<T>(n), words_from<T, true>{src, n}, block_each<T>{dst, n});
   }
   c.end();
 }
@@ -45,10 +39,10 @@ RUSHMEM_DEVICE void alltoall(const team &t, T *dst, const T *src, size_t n) {
   RUSHMEM_ASSERT_ELEMENT(T);
   if (n == 0) return;
   if (impl::wide_move<Scope>(t, RUSHMEM_COLLECTIVE_ALLTOALL, 0, dst, n, src, n, n, -1)) return;
-  if (impl::small_exchange<Scope>(t, RUSHMEM_COLLECTIVE_ALLTOALL, n * sizeof(T), 0, impl::words_from<T, true>{src, n},
-                                  impl::block_each<T>{dst, n})) {
-    return;
-  }
+  const impl::words_from<T, true> source{src, n};
+  const impl::block_each<T> sink{dst, n};
+  if (impl::small_exchange<Scope>(t, RUSHMEM_COLLECTIVE_ALLTOALL, n * sizeof(T), 0, source, sink)) return;
+  if (impl::few_exchange<Scope>(t, RUSHMEM_COLLECTIVE_ALLTOALL, n * sizeof(T), 0, source, sink)) return;
   impl::alltoall_any<Scope, T>(t, dst, src, n);
 }
 
@@ -87,10 +81,10 @@ template <typename T> struct apart {
 template <typename T> struct block_apart {
   T *dst;
   size_t stride, n;
-  template <bool> RUSHMEM_DEVICE void take(int member, size_t w, uint64_t word_) {
+  RUSHMEM_DEVICE void take(int member, size_t w, uint64_t word_) {
     apart<T>::scatter(dst + static_cast<size_t>(member) * n * stride, stride, n, w, word_);
   }
-  template <bool> RUSHMEM_DEVICE void done(size_t) {}
+  RUSHMEM_DEVICE void done(size_t) {}
 };
 
 /* Elements that are apart, to a far member. One block asks for all of them. */

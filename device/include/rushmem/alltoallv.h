@@ -12,11 +12,11 @@ template <typename T> struct block_where_wanted {
   T *dst;
   const size_t *dst_at;
   const rushmem_sync_line *lines;
-  template <bool> RUSHMEM_DEVICE void take(int member, size_t w, uint64_t word_) {
+  RUSHMEM_DEVICE void take(int member, size_t w, uint64_t word_) {
     const size_t n = lines[member].said[0];
     if (w < words_of<T>(n)) set_word(dst + dst_at[member], n, w, word_);
   }
-  template <bool> RUSHMEM_DEVICE void done(size_t) {}
+  RUSHMEM_DEVICE void done(size_t) {}
 };
 
 }  // namespace impl

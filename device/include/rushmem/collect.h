@@ -12,12 +12,12 @@ template <typename T> struct one_after_another {
   T *dst;
   const rushmem_sync_line *lines;
   size_t at;
-  template <bool> RUSHMEM_DEVICE void take(int member, size_t w, uint64_t word_) {
+  RUSHMEM_DEVICE void take(int member, size_t w, uint64_t word_) {
     const size_t n = lines[member].said[0];
     if (w < words_of<T>(n)) set_word(dst + at, n, w, word_);
     at += n;
   }
-  template <bool> RUSHMEM_DEVICE void done(size_t) { at = 0; }
+  RUSHMEM_DEVICE void done(size_t) { at = 0; }
 };
 
 }  // namespace impl

@@ -13,23 +13,20 @@ namespace impl {
 template <typename T> struct block_each {
   T *dst;
   size_t n;
-  template <bool whole> RUSHMEM_DEVICE void take(int member, size_t w, uint64_t word_) {
-    leave_word<whole>(dst + static_cast<size_t>(member) * n, n, w, word_);
+  RUSHMEM_DEVICE T *block_of(int member) const { return dst + static_cast<size_t>(member) * n; }
+  RUSHMEM_DEVICE void take(int member, size_t w, uint64_t word_) { set_word(block_of(member), n, w, word_); }
+  RUSHMEM_DEVICE void done(size_t) {}
+  RUSHMEM_DEVICE void take_whole(int member, size_t w, uint32_t past, uint64_t word_) {
+    leave_whole(block_of(member), w, past, word_);
   }
-  template <bool> RUSHMEM_DEVICE void done(size_t) {}
+  RUSHMEM_DEVICE void done_whole(size_t, uint32_t) {}
 };
 
-/* The calls that are not small, out of line (small.h). */
+/* The calls that are neither small nor of few words, out of line (small.h). */
 template <typename Scope, typename T> RUSHMEM_OUTLINED_LARGE void fcollect_any(team t, T *dst, const T *src, size_t n) {
   const size_t count = static_cast<size_t>(t.raw.n_pes) * n;
   const bool direct = is_large_to_write<Scope>(t, n * sizeof(T)) && is_symmetric(dst, count * sizeof(T));
-  const uint64_t tag = tag_of(RUSHMEM_COLLECTIVE_FCOLLECT, n * sizeof(T), direct);
-  const words_from<T, false> source{src, n};
-  const block_each<T> sink{dst, n};
-  if (!direct && is_of_few<Scope>(t, words_of<T>(n), source, dst)) {
-    return exchange_few<Scope>(t, tag, words_of<T>(n), source, sink);
-  }
-  call<Scope> c(t, tag);
+  call<Scope> c(t, tag_of(RUSHMEM_COLLECTIVE_FCOLLECT, n * sizeof(T), direct));
   if (direct) {
     char *block_ = reinterpret_cast<char *>(dst + static_cast<size_t>(t.raw.my_pe) * n);
     c.meet();
@@ -37,7 +34,7 @@ template <typename Scope, typename T> RUSHMEM_OUTLINED_LARGE void fcollect_any(t
     c.meet_behind_puts();
     written(c);
   } else {
-    exchange<Scope>(c, words_of<T>(n), source, sink);
+    exchange<Scope>(c, words_of<T>(n), words_from<T, false>{src, n}, block_each<T>{dst, n});
   }
   c.end();
 }
@@ -54,10 +51,10 @@ RUSHMEM_DEVICE void fcollect(const team &t, T *dst, const T *src, size_t n) {
   RUSHMEM_ASSERT_ELEMENT(T);
   if (n == 0) return;
   if (impl::wide_move<Scope>(t, RUSHMEM_COLLECTIVE_FCOLLECT, 0, dst, n, src, 0, n, -1)) return;
-  if (impl::small_exchange<Scope>(t, RUSHMEM_COLLECTIVE_FCOLLECT, n * sizeof(T), 0, impl::words_from<T, false>{src, n},
-                                  impl::block_each<T>{dst, n})) {
-    return;
-  }
+  const impl::words_from<T, false> source{src, n};
+  const impl::block_each<T> sink{dst, n};
+  if (impl::small_exchange<Scope>(t, RUSHMEM_COLLECTIVE_FCOLLECT, n * sizeof(T), 0, source, sink)) return;
+  if (impl::few_exchange<Scope>(t, RUSHMEM_COLLECTIVE_FCOLLECT, n * sizeof(T), 0, source, sink)) return;
   impl::fcollect_any<Scope, T>(t, dst, src, n);
 }
 

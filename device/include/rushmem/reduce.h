@@ -24,11 +24,13 @@ template <typename T, typename Op> struct reducing {
   T *dst;
   size_t n;
   accumulator<T, Op> so_far;
-  template <bool> RUSHMEM_DEVICE void take(int member, size_t, uint64_t word_) {
+  RUSHMEM_DEVICE void take(int member, size_t, uint64_t word_) {
     if (member == 0) so_far.begin(word_);
     else so_far.add(word_);
   }
-  template <bool whole> RUSHMEM_DEVICE void done(size_t w) { leave_word<whole>(dst, n, w, so_far.result()); }
+  RUSHMEM_DEVICE void done(size_t w) { set_word(dst, n, w, so_far.result()); }
+  RUSHMEM_DEVICE void take_whole(int member, size_t w, uint32_t, uint64_t word_) { take(member, w, word_); }
+  RUSHMEM_DEVICE void done_whole(size_t w, uint32_t past) { leave_whole(dst, w, past, so_far.result()); }
 };
 
 /* The same of the members up to this one, or before it. */
@@ -37,33 +39,29 @@ template <typename T, typename Op, bool inclusive> struct scanning {
   size_t n;
   int me;
   accumulator<T, Op> so_far;
-  template <bool> RUSHMEM_DEVICE void take(int member, size_t, uint64_t word_) {
+  RUSHMEM_DEVICE void take(int member, size_t, uint64_t word_) {
     if (inclusive ? member > me : member >= me) return;
     if (member == 0) so_far.begin(word_);
     else so_far.add(word_);
   }
-  template <bool whole> RUSHMEM_DEVICE void done(size_t w) {
-    leave_word<whole>(dst, n, w, inclusive || me > 0 ? so_far.result() : 0);
-  }
+  RUSHMEM_DEVICE uint64_t result() const { return inclusive || me > 0 ? so_far.result() : 0; }
+  RUSHMEM_DEVICE void done(size_t w) { set_word(dst, n, w, result()); }
+  RUSHMEM_DEVICE void take_whole(int member, size_t w, uint32_t, uint64_t word_) { take(member, w, word_); }
+  RUSHMEM_DEVICE void done_whole(size_t w, uint32_t past) { leave_whole(dst, w, past, result()); }
 };
 
-/* The calls that are not small, out of line (small.h). */
+
+/* The calls that are neither small nor of few words, out of line (small.h). */
 template <typename Scope, typename T, typename Op>
 RUSHMEM_OUTLINED_LARGE void reduce_any(team t, T *dst, const T *src, size_t n) {
   const size_t bytes = n * sizeof(T);
   const bool near = t.raw.all_near != 0;
   const bool direct = is_symmetric(dst, bytes) && (near ? is_large<Scope>(t, bytes) && is_symmetric(src, bytes)
                                                         : is_large_to_reduce_by_puts(t, bytes) && dst != src);
-  const uint64_t tag = tag_of(RUSHMEM_COLLECTIVE_REDUCE, bytes, (Op::code * 16 + sizeof(T)) * 2 + direct);
-  const words_from<T, false> source{src, n};
-  const reducing<T, Op> sink{dst, n, {}};
-  if (!direct && is_of_few<Scope>(t, words_of<T>(n), source, dst)) {
-    return exchange_few<Scope>(t, tag, words_of<T>(n), source, sink);
-  }
-  call<Scope> c(t, tag);
+  call<Scope> c(t, tag_of(RUSHMEM_COLLECTIVE_REDUCE, bytes, reduction<T, Op> + direct));
   if (direct && near) reduce_direct<Op>(c, dst, src, n);
   else if (direct) reduce_by_puts<Op>(c, dst, src, n);
-  else exchange<Scope>(c, words_of<T>(n), source, sink);
+  else exchange<Scope>(c, words_of<T>(n), words_from<T, false>{src, n}, reducing<T, Op>{dst, n, {}});
   c.end();
 }
 
@@ -73,19 +71,13 @@ RUSHMEM_OUTLINED_LARGE void reducescatter_any(team t, T *dst, const T *src, size
   const T *block_ = src + static_cast<size_t>(t.raw.my_pe) * n;
   /* In place, a member's first block would change while others read it. */
   const bool direct = is_large<Scope>(t, bytes) && t.raw.all_near && dst != src && is_symmetric(src, count * sizeof(T));
-  const uint64_t tag = tag_of(RUSHMEM_COLLECTIVE_REDUCESCATTER, bytes, (Op::code * 16 + sizeof(T)) * 2 + direct);
-  const words_from<T, true> source{src, n};
-  const reducing<T, Op> sink{dst, n, {}};
-  if (!direct && is_of_few<Scope>(t, words_of<T>(n), source, dst)) {
-    return exchange_few<Scope>(t, tag, words_of<T>(n), source, sink);
-  }
-  call<Scope> c(t, tag);
+  call<Scope> c(t, tag_of(RUSHMEM_COLLECTIVE_REDUCESCATTER, bytes, reduction<T, Op> + direct));
   if (direct) {
     c.meet();
     combine<Op, false>(c, dst, block_, n, 0, bytes);
     c.meet();
   } else {
-    exchange<Scope>(c, words_of<T>(n), source, sink);
+    exchange<Scope>(c, words_of<T>(n), words_from<T, true>{src, n}, reducing<T, Op>{dst, n, {}});
   }
   c.end();
 }
@@ -103,10 +95,11 @@ RUSHMEM_DEVICE void reduce(const team &t, T *dst, const T *src, size_t n, Op) {
   RUSHMEM_ASSERT_REDUCIBLE(T);
   if (n == 0) return;
   if (impl::wide_reduce<Scope, T, Op>(t, RUSHMEM_COLLECTIVE_REDUCE, dst, src, 0, n)) return;
-  if (impl::small_exchange<Scope>(t, RUSHMEM_COLLECTIVE_REDUCE, n * sizeof(T), (Op::code * 16 + sizeof(T)) * 2,
-                                  impl::words_from<T, false>{src, n}, impl::reducing<T, Op>{dst, n, {}})) {
-    return;
-  }
+  const impl::words_from<T, false> source{src, n};
+  const impl::reducing<T, Op> sink{dst, n, {}};
+  constexpr uint64_t more = impl::reduction<T, Op>;
+  if (impl::small_exchange<Scope>(t, RUSHMEM_COLLECTIVE_REDUCE, n * sizeof(T), more, source, sink)) return;
+  if (impl::few_exchange<Scope>(t, RUSHMEM_COLLECTIVE_REDUCE, n * sizeof(T), more, source, sink)) return;
   impl::reduce_any<Scope, T, Op>(t, dst, src, n);
 }
 
@@ -120,10 +113,11 @@ RUSHMEM_DEVICE void reducescatter(const team &t, T *dst, const T *src, size_t n,
   RUSHMEM_ASSERT_REDUCIBLE(T);
   if (n == 0) return;
   if (impl::wide_reduce<Scope, T, Op>(t, RUSHMEM_COLLECTIVE_REDUCESCATTER, dst, src, n, n)) return;
-  if (impl::small_exchange<Scope>(t, RUSHMEM_COLLECTIVE_REDUCESCATTER, n * sizeof(T), (Op::code * 16 + sizeof(T)) * 2,
-                                  impl::words_from<T, true>{src, n}, impl::reducing<T, Op>{dst, n, {}})) {
-    return;
-  }
+  const impl::words_from<T, true> source{src, n};
+  const impl::reducing<T, Op> sink{dst, n, {}};
+  constexpr uint64_t more = impl::reduction<T, Op>;
+  if (impl::small_exchange<Scope>(t, RUSHMEM_COLLECTIVE_REDUCESCATTER, n * sizeof(T), more, source, sink)) return;
+  if (impl::few_exchange<Scope>(t, RUSHMEM_COLLECTIVE_REDUCESCATTER, n * sizeof(T), more, source, sink)) return;
   impl::reducescatter_any<Scope, T, Op>(t, dst, src, n);
 }
 

@@ -190,6 +190,7 @@ RUSHMEM_DEVICE void fence_release() { __atomic_thread_fence(__ATOMIC_RELEASE); }
 RUSHMEM_DEVICE void compiler_fence() { __atomic_signal_fence(__ATOMIC_SEQ_CST); }
 
 template <typename T> RUSHMEM_DEVICE T opaque(T value) { return value; }
+RUSHMEM_DEVICE char *fixed_address(char *at) { return at; }
 
 RUSHMEM_DEVICE void prefetch(const void *) {}
 

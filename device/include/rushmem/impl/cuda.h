@@ -321,6 +321,13 @@ template <typename T> RUSHMEM_DEVICE T opaque(T value) {
   return value;
 }
 
+/* The same of an address, which may be computed once for several uses, or not at all. */
+RUSHMEM_DEVICE char *fixed_address(char *at) {
+  char *same;
+  asm("mov.b64 %0, %1;" : "=l"(same) : "l"(at));
+  return same;
+}
+
 /* A line of this GPU's memory is wanted in the L2 cache, where accesses of all kinds meet. */
 RUSHMEM_DEVICE void prefetch(const void *line) { asm volatile("prefetch.global.L2 [%0];" ::"l"(line)); }
 

@@ -119,19 +119,12 @@ template <typename Scope> struct call {
     if constexpr (blocks) tag = tag_of_blocks(tag_);
     if constexpr (blocks) {
       const phases_of_block found = tell_block(enter_by_blocks());
-      begin(found.last.alone, found.last.of_grid, found.ended);
+      begin(found.last, found.ended);
     } else {
       sync();
-      const last_phases last = load_phases(t);
-      begin(last.alone, last.of_grid, 0);
+      begin(load_phases(), 0);
     }
     if (is_first()) take();
-  }
-
-  RUSHMEM_DEVICE static last_phases load_phases(const team &t) {
-    const rushmem_team_slots *slots = reinterpret_cast<const rushmem_team_slots *>(t.raw.slots);
-    return {load_packet(reinterpret_cast<const packet *>(&slots->phase)),
-            load_packet(reinterpret_cast<const packet *>(slots->grid))};
   }
 
   /* The threads of a block of a grid enter, and its first one asks what the slot set says: hundreds of warps
@@ -140,7 +133,7 @@ template <typename Scope> struct call {
     check_team();
     sync();
     if (group::rank() != 0 || is_idle()) return {};
-    return {load_phases(t), load_relaxed_word(ended_by_blocks() + block_in_grid())};
+    return {load_phases(), load_relaxed_word(ended_by_blocks() + block_in_grid())};
   }
   /* The same in all threads, behind what they have asked for meanwhile. */
   RUSHMEM_DEVICE static phases_of_block tell_block(const phases_of_block &answer) {
@@ -199,9 +192,14 @@ template <typename Scope> struct call {
     if (RUSHMEM_UNLIKELY(!t.raw.slots || t.raw.heap_base != state().heap_base)) fail(RUSHMEM_DEVICE_FAIL_TEAM);
   }
 
+  RUSHMEM_DEVICE last_phases load_phases() const {
+    return {load_packet(reinterpret_cast<const packet *>(&slots()->phase)), load_packet(grid_words())};
+  }
+
   /* All that has ended, as words of the slot set say: phases by calls of one block at most and how many of
    * them all members have ended; what block 0 has left; what this block has. */
-  RUSHMEM_DEVICE void begin(const packet &alone, const packet &of_grid, uint64_t own) {
+  RUSHMEM_DEVICE void begin(const last_phases &said, uint64_t own) {
+    const packet &alone = said.alone, &of_grid = said.of_grid;
     uint64_t last = of_grid.sequence;
     if constexpr (blocks) {
       if ((of_grid.value & 0xffff) == channels()) last = of_grid.value >> 16;
@@ -414,6 +412,12 @@ template <typename Scope> struct call {
     behind = 2;
   }
 
+  /* In a phase whose packets go one way, behind those of `root`. Where it is all others, they have ended the
+   * phase before, as after an exchange. */
+  RUSHMEM_DEVICE void received_from(int root) {
+    if (t.raw.n_pes == 2 && root != t.raw.my_pe) behind = 1;
+  }
+
   /* The end of a phase whose packets went one way, once the whole scope is done with them. A member that is
    * not mapped must not see this phase's line after the next one's, hence the fence, as in meet(). */
   RUSHMEM_DEVICE void ended() {
@@ -447,26 +451,29 @@ template <typename Scope> struct call {
     else store_packet_any(own, value, number(phase), t.world_pe(member));
   }
 
-  /* Packets from a member, `apart` from one another, U at most, as many as begin among the next `left` ones.
-   * Their loads are in flight together, again and again until all have come. */
+  /* Packets from a member, `apart` from one another, U at most, as many as begin among the next `left` ones;
+   * `whole`: all of them. Their loads are in flight together, again and again until all have come. */
   template <uint32_t U> struct words {
     uint64_t at[U];
   };
-  template <uint32_t U>
+  template <uint32_t U, bool whole = false>
   RUSHMEM_DEVICE words<U> receive_some(const packet *own, uint32_t apart, uint32_t left, uint64_t phase, int member) const {
     const uint64_t wanted = number(phase);
     patience p;
     for (;;) {
       words<U> got;
-      uint64_t seen[U];
+      uint64_t seen[U], differ = 0;
       RUSHMEM_UNROLL
       for (uint32_t u = 0; u < U; ++u) {
         packet one{0, wanted};
-        if (u == 0 || u * apart < left) one = load_packet(own + u * apart);
+        if (whole || u == 0 || u * apart < left) one = load_packet(own + u * apart);
         got.at[u] = one.value;
         seen[u] = one.sequence;
       }
-      uint32_t late = U;
+      RUSHMEM_UNROLL
+      for (uint32_t u = 0; u < U; ++u) differ |= seen[u] ^ wanted;
+      if (RUSHMEM_LIKELY(differ == 0)) return got;
+      uint32_t late = 0;
       uint64_t other = wanted;
       RUSHMEM_UNROLL
       for (uint32_t u = U; u-- > 0;) {
@@ -475,7 +482,6 @@ template <typename Scope> struct call {
           other = seen[u];
         }
       }
-      if (RUSHMEM_LIKELY(late == U)) return got;
       const uint64_t *word_ = &own[static_cast<size_t>(late) * apart].sequence;
       if (RUSHMEM_UNLIKELY(other >> 16 == phase)) check_tag(word_, wanted, other, member);
       p.unsatisfied(*this, word_, wanted, other, member);

@@ -46,10 +46,10 @@ template <typename T> RUSHMEM_DEVICE void set_word(T *to, size_t n, size_t w, ui
   else scatter_word<unit>(at, value, n * sizeof(T) - w * 8);
 }
 
-/* Where it is known whether the word is whole, and aligned. */
-template <bool whole, typename T> RUSHMEM_DEVICE void leave_word(T *to, size_t n, size_t w, uint64_t value) {
-  if constexpr (whole) store_part<8>(reinterpret_cast<char *>(to) + w * 8, value);
-  else set_word(to, n, w, value);
+/* Where it is known that the word is whole, and aligned: the one `past` words behind word w, which the store
+ * itself adds where it is a constant. */
+template <typename T> RUSHMEM_DEVICE void leave_whole(T *to, size_t w, uint32_t past, uint64_t value) {
+  store_part<8>(fixed_address(reinterpret_cast<char *>(to) + w * 8) + past * 8, value);
 }
 
 /* What goes to the members: n elements, the same to all, or to each a block of them. */
@@ -76,13 +76,46 @@ template <typename F> struct words_by {
 };
 template <typename F> RUSHMEM_DEVICE words_by<F> words_of_each(F of) { return {of}; }
 
-/* Words of a thread that are sent and received together, where all are whole: 16 of a block of 512 threads
- * are 64 KiB. */
+/* Words of a thread that are sent and received together in calls of several chunks, where all are whole. */
 constexpr uint32_t words_together = 8;
 
-template <bool whole, typename Source> RUSHMEM_DEVICE uint64_t source_word(const Source &source, int member, size_t w) {
-  if constexpr (whole) return source.whole(member, w);
-  else return source.word(member, w);
+/* How the threads of a group share out the words of a channel of which all are whole: tiles of a warp, of
+ * which each lane has U words, `apart` from one another. Where a place is whose does not depend on how many
+ * words there are. */
+template <typename Group, uint32_t U> struct tiles {
+  /* What `apart` is unless there are warps of fewer threads. */
+  static constexpr uint32_t known = is_alone<Group>::value ? 1 : 32;
+  /* `first`: this thread's first word; `step`: to that in its next tile; `whole`: so many of the words are in
+   * tiles of which all words are, at distances that the compiler knows. */
+  uint32_t apart, first, step, whole;
+
+  RUSHMEM_DEVICE tiles(uint32_t words) : apart(known), first(Group::rank()), step(U * Group::size()), whole(words) {
+    if (RUSHMEM_LIKELY(Group::size() % known == 0)) {
+      first += (first - first % known) * (U - 1);
+      whole -= words % (U * known);
+    } else {
+      apart = Group::size();
+      whole = 0;
+    }
+  }
+};
+
+/* A thread's words of a tile for a member: those that are among the next `left` ones; `whole`: all. */
+template <bool whole, uint32_t U, typename Source>
+RUSHMEM_DEVICE void load_tile(uint64_t (&to)[U], const Source &source, int member, size_t w, uint32_t apart, uint32_t left) {
+  RUSHMEM_UNROLL
+  for (uint32_t u = 0; u < U; ++u) {
+    if (whole || u == 0 || u * apart < left) to[u] = source.whole(member, w + u * apart);
+  }
+}
+
+/* To packets at a member, the first one `there`. */
+template <bool whole, uint32_t U>
+RUSHMEM_DEVICE void store_tile(packet *there, const uint64_t (&word_)[U], uint64_t number, uint32_t apart, uint32_t left) {
+  RUSHMEM_UNROLL
+  for (uint32_t u = 0; u < U; ++u) {
+    if (whole || u == 0 || u * apart < left) store_packet(there + u * apart, word_[u], number);
+  }
 }
 
 /* Element u of what is in registers: a loop that is not unrolled must not put it into memory. */
@@ -93,72 +126,83 @@ template <uint32_t U> RUSHMEM_DEVICE uint64_t nth(const uint64_t (&all)[U], uint
   return value;
 }
 
-/* This thread's words from the i-th of the channel on, U of them at most, each `size` behind the one before
- * it, are sent; the channel has n in this chunk. `slot` is its first packet, and `first` its first word. */
-template <uint32_t U, typename Scope, typename Source>
-RUSHMEM_DEVICE void send_words(const call<Scope> &c, const Source &source, packet *slot, size_t first, uint32_t i,
-                               uint32_t n) {
+/* Such words go to all other members, of which `word_` has those for the first one to the right. `slot` is
+ * the first word's packet. */
+template <bool whole, typename Scope, typename Source, uint32_t U>
+RUSHMEM_DEVICE void send_tile(const call<Scope> &c, const Source &source, packet *slot, uint64_t (&word_)[U], size_t w,
+                              uint32_t apart, uint32_t left) {
   const int members = c.t.raw.n_pes;
-  const uint32_t size = call<Scope>::group::size();
-  uint64_t word_[U] = {};
+  const uint64_t number = c.number(c.next);
   RUSHMEM_ROLLED
   for (int s = 1; s < members; ++s) {
     const int member = c.right(s);
-    RUSHMEM_UNROLL
-    for (uint32_t u = 0; u < U; ++u) {
-      if ((s == 1 || !Source::same) && (u == 0 || i + u * size < n)) {
-        word_[u] = source_word<(U > 1)>(source, member, first + i + u * size);
-      }
-    }
+    if (s != 1 && !Source::same) load_tile<whole>(word_, source, member, w, apart, left);
     if (RUSHMEM_LIKELY(c.t.raw.all_near)) {
-      packet *there = c.near_at(slot, member) + i;
-      const uint64_t number = c.number(c.next);
-      RUSHMEM_UNROLL
-      for (uint32_t u = 0; u < U; ++u) {
-        if (u == 0 || i + u * size < n) store_packet(there + u * size, word_[u], number);
-      }
+      store_tile<whole>(c.near_at(slot, member), word_, number, apart, left);
       continue;
     }
     RUSHMEM_ROLLED
-    for (uint32_t u = 0; u < U && i + u * size < n; ++u) {
-      c.send(slot + i + u * size, nth(word_, u), c.next, member);
+    for (uint32_t u = 0; u < U && (whole || u * apart < left); ++u) {
+      c.send(slot + u * apart, nth(word_, u), c.next, member);
     }
   }
 }
 
-template <uint32_t U, typename Scope, typename Source, typename Sink>
-RUSHMEM_DEVICE void receive_words(const call<Scope> &c, const Source &source, const Sink &sink, const packet *slot,
-                                  uint64_t phase, size_t first, uint32_t i, uint32_t n) {
+/* And those of all members are received, their packets from `slot` on. */
+template <bool whole, uint32_t U, typename Scope, typename Source, typename Sink>
+RUSHMEM_DEVICE void receive_tile(const call<Scope> &c, const Source &source, const Sink &sink, const packet *slot,
+                                 uint64_t phase, size_t w, uint32_t apart, uint32_t left) {
   const int members = c.t.raw.n_pes, me = c.t.raw.my_pe;
-  const uint32_t size = call<Scope>::group::size();
-  const uint32_t left = n - i;
+  uint64_t own[U] = {};
+  load_tile<whole>(own, source, me, w, apart, left);
   struct {
     Sink of;
   } sinks[U];
   RUSHMEM_UNROLL
   for (uint32_t u = 0; u < U; ++u) sinks[u].of = sink;
-  slot += i;
   RUSHMEM_ROLLED
   for (int member = 0; member < members; ++member) {
-    typename call<Scope>::template words<U> got{};
+    typename call<Scope>::template words<U> got;
     if (member == me) {
       RUSHMEM_UNROLL
-      for (uint32_t u = 0; u < U; ++u) {
-        if (u == 0 || u * size < left) got.at[u] = source_word<(U > 1)>(source, me, first + i + u * size);
-      }
+      for (uint32_t u = 0; u < U; ++u) got.at[u] = own[u];
     } else {
-      got = c.template receive_some<U>(slot, size, left, phase, member);
+      got = c.template receive_some<U, whole>(slot, apart, left, phase, member);
     }
     RUSHMEM_UNROLL
     for (uint32_t u = 0; u < U; ++u) {
-      if (u == 0 || u * size < left) sinks[u].of.template take<(U > 1)>(member, first + i + u * size, got.at[u]);
+      if (whole || u == 0 || u * apart < left) sinks[u].of.take_whole(member, w, u * apart, got.at[u]);
     }
     slot += c.t.raw.packets;
   }
   RUSHMEM_UNROLL
   for (uint32_t u = 0; u < U; ++u) {
-    if (u == 0 || u * size < left) sinks[u].of.template done<(U > 1)>(first + i + u * size);
+    if (whole || u == 0 || u * apart < left) sinks[u].of.done_whole(w, u * apart);
   }
+}
+
+/* The same of one word of any kind: that of this thread's, `slot` its packet. */
+template <typename Scope, typename Source>
+RUSHMEM_DEVICE void send_word(const call<Scope> &c, const Source &source, packet *slot, size_t w) {
+  uint64_t value = 0;
+  RUSHMEM_ROLLED
+  for (int s = 1; s < c.t.raw.n_pes; ++s) {
+    const int member = c.right(s);
+    if (s == 1 || !Source::same) value = source.word(member, w);
+    c.send(slot, value, c.next, member);
+  }
+}
+template <typename Scope, typename Source, typename Sink>
+RUSHMEM_DEVICE void receive_word(const call<Scope> &c, const Source &source, Sink sink, const packet *slot, uint64_t phase,
+                                 size_t w) {
+  const int members = c.t.raw.n_pes, me = c.t.raw.my_pe;
+  RUSHMEM_ROLLED
+  for (int member = 0; member < members; ++member) {
+    const uint64_t value = member == me ? source.word(me, w) : c.receive(slot, phase, member);
+    sink.take(member, w, value);
+    slot += c.t.raw.packets;
+  }
+  sink.done(w);
 }
 
 /* How the words of a call are shared out. */
@@ -197,57 +241,80 @@ template <typename Scope> RUSHMEM_DEVICE void hear_all(const call<Scope> &c, uin
 }
 
 /* This channel's part of the chunk that begins with word `from` is sent, in the phase to come. */
-template <typename Scope, typename Source>
-RUSHMEM_DEVICE void send_chunk(call<Scope> &c, const Source &source, bool whole, const chunks &shares, size_t from) {
-  const uint32_t size = call<Scope>::group::size(), n = shares.count(from);
+template <bool whole, typename Scope, typename Source>
+RUSHMEM_DEVICE void send_chunk(call<Scope> &c, const Source &source, const chunks &shares, size_t from) {
+  using group = typename call<Scope>::group;
+  const uint32_t n = shares.count(from);
   const size_t first = from + shares.offset;
-  packet *slot = c.packets(c.next, c.t.raw.my_pe);
-  uint32_t i = call<Scope>::group::rank();
-  if (call<Scope>::blocks && n == 0 && i == 0) say_here(c);
-  if constexpr (Source::plain) {
+  packet *const slot = c.packets(c.next, c.t.raw.my_pe);
+  if (call<Scope>::blocks && n == 0 && group::rank() == 0) say_here(c);
+  if constexpr (whole) {
+    using share = tiles<group, words_together>;
+    const share mine(n);
+    const int right = c.right(1);
+    uint64_t word_[words_together] = {};
+    uint32_t i = mine.first;
     RUSHMEM_ROLLED
-    for (; whole && i < n; i += words_together * size) send_words<words_together>(c, source, slot, first, i, n);
+    for (; i < mine.whole; i += mine.step) {
+      load_tile<true>(word_, source, right, first + i, share::known, 0);
+      send_tile<true>(c, source, slot + i, word_, first + i, share::known, 0);
+    }
+    RUSHMEM_ROLLED
+    for (; i < n; i += mine.step) {
+      load_tile<false>(word_, source, right, first + i, mine.apart, n - i);
+      send_tile<false>(c, source, slot + i, word_, first + i, mine.apart, n - i);
+    }
+  } else {
+    RUSHMEM_ROLLED
+    for (uint32_t i = group::rank(); i < n; i += group::size()) send_word(c, source, slot + i, first + i);
   }
-  RUSHMEM_ROLLED
-  for (; i < n; i += size) send_words<1>(c, source, slot, first, i, n);
   c.check_busy();
 }
 
 /* And that of a phase is received. */
-template <typename Scope, typename Source, typename Sink>
-RUSHMEM_DEVICE void receive_chunk(const call<Scope> &c, const Source &source, const Sink &sink, bool whole,
-                                  const chunks &shares, size_t from, uint64_t phase) {
-  const uint32_t size = call<Scope>::group::size(), n = shares.count(from);
+template <bool whole, typename Scope, typename Source, typename Sink>
+RUSHMEM_DEVICE void receive_chunk(const call<Scope> &c, const Source &source, const Sink &sink, const chunks &shares,
+                                  size_t from, uint64_t phase) {
+  using group = typename call<Scope>::group;
+  constexpr uint32_t U = words_together;
+  const uint32_t n = shares.count(from);
   const size_t first = from + shares.offset;
-  const packet *slot = c.packets(phase, 0);
-  uint32_t i = call<Scope>::group::rank();
-  if (call<Scope>::blocks && n == 0 && i == 0) hear_all(c, phase, c.t.raw.my_pe);
-  if constexpr (Source::plain) {
+  const packet *const slot = c.packets(phase, 0);
+  if (call<Scope>::blocks && n == 0 && group::rank() == 0) hear_all(c, phase, c.t.raw.my_pe);
+  if constexpr (whole) {
+    using share = tiles<group, U>;
+    const share mine(n);
+    uint32_t i = mine.first;
     RUSHMEM_ROLLED
-    for (; whole && i < n; i += words_together * size) {
-      receive_words<words_together>(c, source, sink, slot, phase, first, i, n);
+    for (; i < mine.whole; i += mine.step) {
+      receive_tile<true, U>(c, source, sink, slot + i, phase, first + i, share::known, 0);
     }
+    RUSHMEM_ROLLED
+    for (; i < n; i += mine.step) {
+      receive_tile<false, U>(c, source, sink, slot + i, phase, first + i, mine.apart, n - i);
+    }
+  } else {
+    RUSHMEM_ROLLED
+    for (uint32_t i = group::rank(); i < n; i += group::size()) receive_word(c, source, sink, slot + i, phase, first + i);
   }
-  RUSHMEM_ROLLED
-  for (; i < n; i += size) receive_words<1>(c, source, sink, slot, phase, first, i, n);
 }
 
 /* Any number of chunks. Out of line, and all by value: its registers are not those of calls that have one.
  * Gives what the call has come to. */
-template <typename Scope, typename Source, typename Sink>
+template <bool whole, typename Scope, typename Source, typename Sink>
 RUSHMEM_OUTLINED typename call<Scope>::state_of exchange_chunks(team t, typename call<Scope>::state_of so_far, size_t words,
-                                                                bool whole, Source source, Sink sink) {
+                                                                Source source, Sink sink) {
   call<Scope> c(t, so_far);
   const chunks shares = chunks_of(c, words);
   /* Where the chunk to send begins. To receive is the same one if it is the first, else the one before. */
   size_t sent = 0;
   RUSHMEM_ROLLED
   for (;;) {
-    if (sent < words) send_chunk(c, source, whole, shares, sent);
+    if (sent < words) send_chunk<whole>(c, source, shares, sent);
     const bool only = sent == 0;
     if (only || sent != shares.step) {
       const size_t from = only ? 0 : sent - shares.step;
-      receive_chunk(c, source, sink, whole, shares, from, only ? c.next : c.next - 1);
+      receive_chunk<whole>(c, source, sink, shares, from, only ? c.next : c.next - 1);
       if (words <= shares.step || (!only && words - from <= shares.step)) break;
     }
     sent += shares.step;
@@ -268,8 +335,14 @@ RUSHMEM_DEVICE void exchange(call<Scope> &c, size_t words, Source source, Sink s
   const chunks shares = chunks_of(c, words);
   bool whole = false;
   if constexpr (Source::plain) whole = source.are_whole(sink.dst);
-  if (!short_path || words > shares.step) {
-    const auto after = exchange_chunks<Scope>(c.t, c.so_far(), words, whole, source, sink);
+  if (!short_path || words > shares.step || whole) {
+    typename call<Scope>::state_of after;
+    if constexpr (Source::plain) {
+      after = whole ? exchange_chunks<true, Scope>(c.t, c.so_far(), words, source, sink)
+                    : exchange_chunks<false, Scope>(c.t, c.so_far(), words, source, sink);
+    } else {
+      after = exchange_chunks<false, Scope>(c.t, c.so_far(), words, source, sink);
+    }
     c.next = after.next;
     c.behind = after.behind;
     c.busy = after.busy;
@@ -282,8 +355,8 @@ RUSHMEM_DEVICE void exchange(call<Scope> &c, size_t words, Source source, Sink s
       }
     }
   } else if constexpr (short_path) {
-    send_chunk(c, source, whole, shares, 0);
-    receive_chunk(c, source, sink, whole, shares, 0, c.next);
+    send_chunk<false>(c, source, shares, 0);
+    receive_chunk<false>(c, source, sink, shares, 0, c.next);
     ++c.next;
     c.behind = 2;
   }

@@ -1,12 +1,15 @@
-/* Calls of which each thread has few words, between members that are near, where all words are whole: what
- * `exchange` does with its only chunk, on the same packets, written for the time of one message. (What each
- * thread has one word of at most is in small.h; whatever is left goes by exchange.h. Each member may take
- * another way.)
+/* Calls of one chunk between members that are near, where all words are whole: what `exchange` does with its
+ * only chunk, on the same packets, written for the time of one message. (What each thread has one word of at
+ * most is in small.h; whatever is left goes by exchange.h. Each member may take another way.)
  *
- * - What the slot set says and the words to send are loaded together.
- * - This member's own words are loaded before packets are polled.
+ * - What the slot set says and the first words to send are loaded together.
+ * - A thread sends all of its words, and then receives: a load behind stores to another GPU waits until these
+ *   have left, so to do both by turns is slower.
  * - The word that says that the slot set is in use is taken while the packets are on their way.
- * - What the slot set has said is kept, and not loaded again at the end. */
+ * - What the slot set has said is kept, and not loaded again at the end.
+ * - Of 16 warps an instruction for each word of 64 KiB is 64 cycles. So this is inline, as in a function each
+ *   access of memory takes two more; words of a tile lie at distances that the compiler knows; and two
+ *   members have a loop of their own (docs/performance-log.md, 21). */
 #ifndef RUSHMEM_IMPL_COLL_FEW_H
 #define RUSHMEM_IMPL_COLL_FEW_H
 
@@ -15,25 +18,45 @@
 namespace rushmem {
 namespace impl {
 
-/* Words of a thread at most. With 8 of them calls that have two took 0.6 us longer: what a thread has no word
- * for is skipped instruction by instruction. */
+/* Words of a thread in a tile. With 8 of them calls that have two took 0.6 us longer: what a thread has no
+ * word for is skipped instruction by instruction. */
 constexpr uint32_t few_words = 4;
 
-/* Whether a call of so many words for each member is such a one. */
+/* Whether a call of so many bytes for each member is such a one. One thread and one warp have more words in
+ * flight where they have many (exchange.h). */
 template <typename Scope, typename Source>
-RUSHMEM_DEVICE bool is_of_few(const team &t, size_t words, const Source &source, const void *dst) {
-  const size_t channels = call<Scope>::blocks ? call<Scope>::channels_of(t) : 1, room = call<Scope>::room_of(t);
-  const size_t most = few_words * static_cast<size_t>(call<Scope>::group::size());
-  return t.raw.all_near && words <= channels * (room < most ? room : most) && source.are_whole(dst);
+RUSHMEM_DEVICE bool is_of_few(const team &t, size_t bytes, const Source &source, const void *dst) {
+  using group = typename call<Scope>::group;
+  if (!t.raw.all_near || is_large<Scope>(t, bytes) || !source.are_whole(dst)) return false;
+  if constexpr (call<Scope>::blocks) {
+    return bytes <= 8 * static_cast<size_t>(call<Scope>::channels_of(t)) * call<Scope>::room_of(t);
+  } else if constexpr (is_alone<group>::value || is_one_warp<group>::value) {
+    return bytes <= 8 * few_words * group::size();
+  }
+  return true;
 }
 
-/* Words i, i + size ... of a channel that has n, of those for a member. */
-template <uint32_t U, typename Source>
-RUSHMEM_DEVICE void load_words(uint64_t (&to)[U], const Source &source, int member, size_t first, uint32_t i, uint32_t n,
-                               uint32_t size) {
-  RUSHMEM_UNROLL
-  for (uint32_t u = 0; u < U; ++u) {
-    if (i + u * size < n) to[u] = source.whole(member, first + i + u * size);
+/* A word of each of two members. */
+template <typename Sink> RUSHMEM_DEVICE void take_both(Sink sink, size_t w, uint32_t past, uint64_t first, uint64_t second) {
+  sink.take_whole(0, w, past, first);
+  sink.take_whole(1, w, past, second);
+  sink.done_whole(w, past);
+}
+
+/* The words of whole tiles of two members, in the order of their numbers. */
+template <uint32_t U, typename Scope, typename Source, typename Sink>
+RUSHMEM_DEVICE void receive_of_two(const call<Scope> &c, const Source &source, const Sink &sink, const packet *slot, size_t w) {
+  constexpr uint32_t apart = tiles<typename call<Scope>::group, U>::known;
+  const int me = c.t.raw.my_pe;
+  uint64_t own[U];
+  load_tile<true>(own, source, me, w, apart, 0);
+  const auto got = c.template receive_some<U, true>(slot, apart, 0, c.next, 1 - me);
+  if (me == 0) {
+    RUSHMEM_UNROLL
+    for (uint32_t u = 0; u < U; ++u) take_both(sink, w, u * apart, own[u], got.at[u]);
+  } else {
+    RUSHMEM_UNROLL
+    for (uint32_t u = 0; u < U; ++u) take_both(sink, w, u * apart, got.at[u], own[u]);
   }
 }
 
@@ -41,91 +64,97 @@ RUSHMEM_DEVICE void load_words(uint64_t (&to)[U], const Source &source, int memb
 template <typename Scope, typename Source, typename Sink>
 RUSHMEM_DEVICE void exchange_few(const team &t, uint64_t tag, size_t words, Source source, Sink sink) {
   using group = typename call<Scope>::group;
+  using share = tiles<group, few_words>;
   constexpr bool blocks = call<Scope>::blocks;
-  constexpr uint32_t U = few_words;
   if (RUSHMEM_UNLIKELY(!t.raw.slots || t.raw.heap_base != state().heap_base)) fail(RUSHMEM_DEVICE_FAIL_TEAM);
-  uint32_t number = static_cast<uint32_t>(tag);
-  if constexpr (blocks) number = call<Scope>::tag_of_blocks(tag);
-  call<Scope> c(t, {0, 0, number, 0, call<Scope>::room_of(t)});
-  phases_of_block found{};
-  if constexpr (blocks) {
-    found = c.tell_block(c.enter_by_blocks());
-  } else {
-    c.sync();
-    found.last = call<Scope>::load_phases(t);
-  }
+  uint32_t tag_ = static_cast<uint32_t>(tag);
+  if constexpr (blocks) tag_ = call<Scope>::tag_of_blocks(tag);
+  call<Scope> c(t, {0, 0, opaque(tag_), 0, call<Scope>::room_of(t)});
+  phases_of_block answer{};
+  if constexpr (blocks) answer = c.enter_by_blocks();
+  else c.sync();
   if (c.is_idle()) {
     if constexpr (has_blocks<Scope>::meet) c.sync();
     return;
   }
+  if constexpr (!blocks) answer.last = c.load_phases();
   const chunks shares = chunks_of(c, words);
-  const uint32_t rank = group::rank(), size = group::size(), n = shares.count(0);
+  const uint32_t n = shares.count(0);
   const size_t first = shares.offset;
-  const int members = t.raw.n_pes, me = t.raw.my_pe;
-  uint64_t word_[U] = {}, own[U] = {};
-  load_words(word_, source, c.right(1), first, rank, n, size);
-  c.begin(found.last.alone, found.last.of_grid, found.ended);
-  if (rank < n) {
+  const share mine(n);
+  uint64_t word_[few_words] = {};
+  if (mine.first < mine.whole) load_tile<true>(word_, source, c.right(1), first + mine.first, share::known, 0);
+  /* While these loads are on their way, what does not depend on them. */
+  const places_to_right places(c);
+  if constexpr (blocks) answer = c.tell_block(answer);
+  c.begin(answer.last, answer.ended);
+  if (mine.first < n) {
     make_small_room(c);
-    packet *const slot = c.packets(c.next, me) + rank;
+    const uint64_t number = c.number(c.next);
+    packet *there = places.in(c.next);
+    int s = 1, member = c.right(1);
     RUSHMEM_ROLLED
-    for (int s = 1; s < members; ++s) {
-      const int member = c.right(s);
-      if (s != 1 && !Source::same) load_words(word_, source, member, first, rank, n, size);
-      packet *there = c.near_at(slot, member);
-      RUSHMEM_UNROLL
-      for (uint32_t u = 0; u < U; ++u) {
-        if (rank + u * size < n) store_packet(there + u * size, word_[u], c.number(c.next));
+    while (RUSHMEM_LIKELY(s < t.raw.n_pes)) {
+      uint32_t i = mine.first;
+      RUSHMEM_ROLLED
+      for (; i < mine.whole; i += mine.step) {
+        if (i != mine.first || s != 1) load_tile<true>(word_, source, member, first + i, share::known, 0);
+        store_tile<true>(there + i, word_, number, share::known, 0);
       }
+      RUSHMEM_ROLLED
+      for (; i < n; i += mine.step) {
+        load_tile<false>(word_, source, member, first + i, mine.apart, n - i);
+        store_tile<false>(there + i, word_, number, mine.apart, n - i);
+      }
+      if (RUSHMEM_LIKELY(++s >= t.raw.n_pes)) break;
+      member = c.right(s);
+      there = c.near_at(c.packets(c.next, t.raw.my_pe), member);
     }
-  } else if (blocks && n == 0 && rank == 0) {
+  } else if (blocks && n == 0 && group::rank() == 0) {
     make_small_room(c);
     say_here(c);
   }
   if (call<Scope>::is_first()) c.take();
-  if (rank < n) {
-    load_words(own, source, me, first, rank, n, size);
-    struct {
-      Sink of;
-    } sinks[U];
-    RUSHMEM_UNROLL
-    for (uint32_t u = 0; u < U; ++u) sinks[u].of = sink;
-    const packet *from = c.packets(c.next, 0) + rank;
+  if (mine.first < n) {
+    const packet *const from = c.packets(c.next, 0);
+    uint32_t i = mine.first;
+    if (RUSHMEM_LIKELY(t.raw.n_pes == 2)) {
+      const packet *const theirs = c.packets(c.next, 1 - t.raw.my_pe);
+      RUSHMEM_ROLLED
+      for (; i < mine.whole; i += mine.step) receive_of_two<few_words>(c, source, sink, theirs + i, first + i);
+    }
     RUSHMEM_ROLLED
-    for (int member = 0; member < members; ++member) {
-      typename call<Scope>::template words<U> got;
-      if (member == me) {
-        RUSHMEM_UNROLL
-        for (uint32_t u = 0; u < U; ++u) got.at[u] = own[u];
-      } else {
-        got = c.template receive_some<U>(from, size, n - rank, c.next, member);
-      }
-      RUSHMEM_UNROLL
-      for (uint32_t u = 0; u < U; ++u) {
-        if (rank + u * size < n) sinks[u].of.template take<true>(member, first + rank + u * size, got.at[u]);
-      }
-      from += t.raw.packets;
+    for (; i < mine.whole; i += mine.step) {
+      receive_tile<true, few_words>(c, source, sink, from + i, c.next, first + i, share::known, 0);
     }
-    RUSHMEM_UNROLL
-    for (uint32_t u = 0; u < U; ++u) {
-      if (rank + u * size < n) sinks[u].of.template done<true>(first + rank + u * size);
+    RUSHMEM_ROLLED
+    for (; i < n; i += mine.step) {
+      receive_tile<false, few_words>(c, source, sink, from + i, c.next, first + i, mine.apart, n - i);
     }
-  } else if (blocks && n == 0 && rank == 0) {
-    hear_all(c, c.next, me);
+  } else if (blocks && n == 0 && group::rank() == 0) {
+    hear_all(c, c.next, t.raw.my_pe);
   }
   if constexpr (blocks) {
     if (call<Scope>::is_first()) c.check_busy();
     group::sync();
-    if (rank == 0) {
+    if (group::rank() == 0) {
       store_relaxed_word(c.ended_by_blocks() + block_in_grid(), c.next);
       ++c.next;
-      if (block_in_grid() == 0) c.leave(found.last.alone.value, found.last.of_grid);
+      if (block_in_grid() == 0) c.leave(answer.last.alone.value, answer.last.of_grid);
     }
     if constexpr (has_blocks<Scope>::meet) c.sync();
   } else {
     group::sync();
-    if (rank == 0) leave_slots(c, c.next - 1);
+    if (group::rank() == 0) leave_slots(c, c.next - 1);
   }
+}
+
+/* The whole call if it is such a one. `bytes` go between every two members; `more` is tag_of()'s. */
+template <typename Scope, typename Source, typename Sink>
+RUSHMEM_DEVICE bool few_exchange(const team &t, uint32_t collective, size_t bytes, uint64_t more, Source source, Sink sink) {
+  if (!is_of_few<Scope>(t, bytes, source, sink.dst)) return false;
+  exchange_few<Scope>(t, tag_of(collective, bytes, more), bytes / 8, source, sink);
+  return true;
 }
 
 }  // namespace impl

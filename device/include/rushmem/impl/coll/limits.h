@@ -4,9 +4,10 @@
  *
  * Packets take twice the bytes, wide packets a fifteenth more, and a reduction by either sends all of its
  * data to every member; the direct protocol has two meetings of all members, about 3.5 us between two H200s.
- * One block moves 46 GB/s over NVLink, so it gains by packets up to some 50 KiB; a grid moves eight times as
- * much, and gains up to some 300 KiB, and by wide packets, of which a thread has 16 bytes at least, from 16
- * KiB to megabytes (docs/performance.md). */
+ * One block moves 46 GB/s over NVLink, so it gains by packets up to some 64 KiB (two members up to 100, but
+ * more members reduce less data each by the direct one); a grid moves eight times as much, and gains up to
+ * some 300 KiB, and by wide packets, of which a lane has 16 bytes at least, from 16 KiB to megabytes
+ * (docs/performance.md). */
 #ifndef RUSHMEM_IMPL_COLL_LIMITS_H
 #define RUSHMEM_IMPL_COLL_LIMITS_H
 
@@ -19,7 +20,7 @@ namespace impl {
 
 /* Bytes to all other members together up to which a call is made by packets, by a block (or less) and by a
  * grid, where it could be direct; of a block's calls whose data goes one way, more. */
-constexpr size_t most_by_packets = 48 << 10;
+constexpr size_t most_by_packets = 64 << 10;
 constexpr size_t most_by_packets_one_way = 96 << 10;
 constexpr size_t most_by_packets_of_grid = 320 << 10;
 
@@ -29,15 +30,18 @@ constexpr size_t most_by_messages = 4 << 10;
 
 /* Phases of packets that a grid may take before a call is direct where it can be; one where there are wide
  * packets. */
-constexpr size_t most_phases_of_grid = 4;
+constexpr uint32_t most_phases_of_grid = 4;
 
 /* Whether a call that moves so many bytes to or from one member is direct where it can be. */
 template <typename Scope, size_t most_of_block = most_by_packets>
 RUSHMEM_DEVICE bool is_large(const team &t, size_t bytes) {
   constexpr bool blocks = has_blocks<Scope>::value;
-  const size_t room = (blocks && t.raw.wide == 0 ? most_phases_of_grid : 1) * 8 * t.raw.packets;
-  const size_t others = static_cast<size_t>(t.raw.n_pes > 1 ? t.raw.n_pes - 1 : 1);
-  return bytes > room || bytes * others > (blocks ? most_by_packets_of_grid : most_of_block);
+  constexpr size_t most = blocks ? most_by_packets_of_grid : most_of_block;
+  /* 32 bits are fewer instructions. */
+  if (bytes > most) return true;
+  const uint32_t few = static_cast<uint32_t>(bytes), others = static_cast<uint32_t>(t.raw.n_pes - 1);
+  const uint32_t room = (blocks && t.raw.wide == 0 ? most_phases_of_grid : 1) * 8 * t.raw.packets;
+  return few > room || uint64_t(few) * others > most;
 }
 
 /* Wide packets (wide.h). A warp's are a row: so many vectors of 16 bytes of data, and so many bytes in all. */

@@ -121,6 +121,9 @@ template <typename T, typename Op> struct accumulator {
   }
 };
 
+/* What members have in common besides the size. Even: one more where the call is direct. */
+template <typename T, typename Op> constexpr uint64_t reduction = (Op::code * 16 + sizeof(T)) * 2;
+
 }  // namespace impl
 }  // namespace rushmem
 

@@ -12,8 +12,8 @@ namespace impl {
  * behind the word that the member writes. */
 struct keep_said {
   rushmem_sync_line *lines;
-  template <bool> RUSHMEM_DEVICE void take(int member, size_t w, uint64_t word_) { lines[member].said[w] = word_; }
-  template <bool> RUSHMEM_DEVICE void done(size_t) {}
+  RUSHMEM_DEVICE void take(int member, size_t w, uint64_t word_) { lines[member].said[w] = word_; }
+  RUSHMEM_DEVICE void done(size_t) {}
 };
 
 /* `source(member, w)`, w < words <= 3, to each member: then `c.lines()[m].said` is what member m says to this

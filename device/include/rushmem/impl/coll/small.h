@@ -7,8 +7,8 @@
  *
  * Blocks that do not wait for one another make such calls, too, each in its channel.
  *
- * Any other call goes through `call`, out of line: its code stands once in a kernel. Each member may
- * take either of the two. */
+ * Other calls go by few.h, or through `call`, out of line: that code stands once in a kernel. Each member may
+ * take another way. */
 #ifndef RUSHMEM_IMPL_COLL_SMALL_H
 #define RUSHMEM_IMPL_COLL_SMALL_H
 
@@ -20,8 +20,9 @@ namespace impl {
 
 /* Whether a call that moves so many bytes between every two members is a small one. */
 template <typename Scope> RUSHMEM_DEVICE bool is_small(const team &t, size_t bytes) {
-  return bytes <= 8 * static_cast<size_t>(Scope::size()) && bytes <= 8 * static_cast<size_t>(t.raw.packets) &&
-         t.raw.all_near && bytes * static_cast<size_t>(t.raw.n_pes) <= most_by_packets;
+  const uint32_t words = static_cast<uint32_t>((bytes + 7) / 8);
+  return bytes <= most_by_packets && words <= Scope::size() && words <= t.raw.packets && t.raw.all_near &&
+         uint64_t(static_cast<uint32_t>(bytes)) * static_cast<uint32_t>(t.raw.n_pes) <= most_by_packets;
 }
 
 /* All threads of the scope enter. */
@@ -37,12 +38,21 @@ template <typename Scope> RUSHMEM_OUTLINED void await_room(team t, typename call
   for (int s = 1; s < t.raw.n_pes; ++s) c.await_line(c.right(s), phase, false);
 }
 
-/* The call, as far as the first phases say. */
-template <typename Scope> RUSHMEM_DEVICE call<Scope> small_call(const team &t, uint64_t tag, const last_phases &last) {
-  call<Scope> c(t, {0, 0, static_cast<uint32_t>(tag), 0, t.raw.packets});
-  c.begin(last.alone, last.of_grid, 0);
-  return c;
+/* A call that has not asked yet. Not by a grid. */
+template <typename Scope> RUSHMEM_DEVICE call<Scope> small_call(const team &t, uint64_t tag) {
+  return {t, {0, 0, static_cast<uint32_t>(tag), 0, t.raw.packets}};
 }
+
+/* This PE's packets at the first member to the right, worked out here as far as one can who does not know the
+ * phase. */
+struct places_to_right {
+  packet *first;   /* in phase 0 */
+  uint32_t apart;  /* from one phase to the next */
+  template <typename Scope> explicit RUSHMEM_DEVICE places_to_right(const call<Scope> &c)
+      : first(opaque(c.near_at(c.packets(0, c.t.raw.my_pe), c.right(1)))),
+        apart(opaque(static_cast<uint32_t>(c.t.raw.n_pes) * c.t.raw.packets)) {}
+  RUSHMEM_DEVICE packet *in(uint64_t phase) const { return first + static_cast<uint32_t>(phase % RUSHMEM_TEAM_PHASES) * apart; }
+};
 
 /* Before a thread sends its packets. */
 template <typename Scope> RUSHMEM_DEVICE void make_small_room(call<Scope> &c) {
@@ -67,8 +77,8 @@ RUSHMEM_DEVICE void receive_from_all(const call<Scope> &c, Sink &sink, const pac
   const int n = c.t.raw.n_pes, me = c.t.raw.my_pe;
   if (n == 2) {
     const uint64_t theirs = c.receive(me == 0 ? from + c.t.raw.packets : from, c.next, 1 - me);
-    sink.template take<false>(0, w, me == 0 ? own : theirs);
-    sink.template take<false>(1, w, me == 0 ? theirs : own);
+    sink.take(0, w, me == 0 ? own : theirs);
+    sink.take(1, w, me == 0 ? theirs : own);
     return;
   }
   const uint64_t wanted = c.number(c.next);
@@ -100,7 +110,7 @@ RUSHMEM_DEVICE void receive_from_all(const call<Scope> &c, Sink &sink, const pac
     }
     RUSHMEM_UNROLL
     for (int u = 0; u < members_polled; ++u) {
-      if (first + u < n) sink.template take<false>(first + u, w, got[u]);
+      if (first + u < n) sink.take(first + u, w, got[u]);
     }
   }
 }
@@ -113,19 +123,22 @@ RUSHMEM_DEVICE void exchange_small(const team &t, uint64_t tag, size_t words, So
   typename call<Scope>::state_of so_far{};
   if (w < words) {
     const int n = t.raw.n_pes, me = t.raw.my_pe;
-    const last_phases last = call<Scope>::load_phases(t);
-    const uint64_t own = source.word(me, w);
-    call<Scope> c = small_call<Scope>(t, tag, last);
+    call<Scope> c = small_call<Scope>(t, tag);
+    const last_phases last = c.load_phases();
+    const uint64_t own = source.word(me, w), sent = Source::same ? own : source.word(c.right(1), w);
+    /* While these loads are on their way, what does not depend on them. */
+    const places_to_right places(c);
+    c.begin(last, 0);
     make_small_room(c);
-    packet *const to = c.packets(c.next, me) + w;
+    if (RUSHMEM_LIKELY(n > 1)) store_packet(places.in(c.next) + w, sent, c.number(c.next));
     RUSHMEM_ROLLED
-    for (int s = 1; s < n; ++s) {
+    for (int s = 2; s < n; ++s) {
       const int member = c.right(s);
-      store_packet(c.near_at(to, member), Source::same ? own : source.word(member, w), c.number(c.next));
+      store_packet(c.near_at(c.packets(c.next, me) + w, member), Source::same ? own : source.word(member, w), c.number(c.next));
     }
     if (w == 0) c.take();
     receive_from_all(c, sink, c.packets(c.next, 0) + w, own, w);
-    sink.template done<false>(w);
+    sink.done(w);
     so_far = c.so_far();
   }
   Scope::sync();
@@ -135,13 +148,23 @@ RUSHMEM_DEVICE void exchange_small(const team &t, uint64_t tag, size_t words, So
   }
 }
 
+/* The end of a broadcast, whose packets went one way (call.h). */
+template <typename Scope> RUSHMEM_DEVICE void end_broadcast(call<Scope> &c) {
+  loads_before_later();
+  Scope::sync();
+  if (Scope::rank() == 0) leave_slots(c, c.next > c.behind ? c.next - c.behind : 0);
+  c.show(c.next);
+  Scope::sync();
+}
+
 /* `broadcast` as a call by itself. Members show that they have read the root's packets, as after any phase
  * whose packets go one way (call.h). */
 template <typename Scope, typename T>
 RUSHMEM_DEVICE void broadcast_small(const team &t, uint64_t tag, T *dst, const T *src, size_t n, int root) {
   enter_small<Scope>(t);
   const uint32_t words = static_cast<uint32_t>(words_of<T>(n)), w = Scope::rank();
-  call<Scope> c = small_call<Scope>(t, tag, call<Scope>::load_phases(t));
+  call<Scope> c = small_call<Scope>(t, tag);
+  c.begin(c.load_phases(), 0);
   if (w < words) {
     if (t.raw.my_pe == root) {
       const uint64_t value = word_at(src, n, w);
@@ -154,13 +177,10 @@ RUSHMEM_DEVICE void broadcast_small(const team &t, uint64_t tag, T *dst, const T
     } else {
       if (w == 0) c.take();
       set_word(dst, n, w, c.receive(c.packets(c.next, root) + w, c.next, root));
+      c.received_from(root);
     }
-    loads_before_later();
   }
-  Scope::sync();
-  if (w == 0) leave_slots(c, c.next > c.behind ? c.next - c.behind : 0);
-  c.show(c.next);
-  Scope::sync();
+  end_broadcast(c);
 }
 
 /* ---- by blocks that do not wait for one another ---- */
@@ -190,7 +210,7 @@ template <typename Scope> struct small_part {
   /* All threads of the block, behind the loads of what they send. */
   RUSHMEM_DEVICE void begin() {
     answer = c.tell_block(answer);
-    c.begin(answer.last.alone, answer.last.of_grid, answer.ended);
+    c.begin(answer.last, answer.ended);
   }
 
   /* All threads of the block, when theirs is done. */
@@ -226,7 +246,7 @@ RUSHMEM_DEVICE void exchange_parts(const team &t, uint64_t tag, size_t words, So
     }
     if (call<Scope>::is_first()) c.take();
     receive_from_all(c, sink, c.packets(c.next, 0) + rank, own, part.w);
-    sink.template done<false>(part.w);
+    sink.done(part.w);
   } else if (rank == 0) {
     make_small_room(c);
     say_here(c);

@@ -204,7 +204,7 @@ RUSHMEM_DEVICE void exchange_wide(const team &t, uint64_t tag, uint32_t room, co
   row_part v{};
   if (sends && first < end) v = source.load(c.right(1), first, l);
   const phases_of_block found = c.tell_block(answer);
-  c.begin(found.last.alone, found.last.of_grid, found.ended);
+  c.begin(found.last, found.ended);
   if (RUSHMEM_UNLIKELY(c.ask_lines)) {
     await_wide_room<Scope>(t, c.so_far());
     c.behind = RUSHMEM_TEAM_WIDE;
@@ -290,7 +290,7 @@ RUSHMEM_DEVICE bool wide_reduce(const team &t, uint32_t collective, T *dst, cons
   if constexpr (call<Scope>::blocks) {
     const uint32_t room = wide_rows<Scope>(t, n * sizeof(T)), bytes = static_cast<uint32_t>(n * sizeof(T));
     if (room == 0) return false;
-    const uint64_t tag = tag_of(collective, bytes, (Op::code * 16 + sizeof(T)) * 2 + wide_call);
+    const uint64_t tag = tag_of(collective, bytes, reduction<T, Op> + wide_call);
     char *const from = reinterpret_cast<char *>(const_cast<T *>(src)), *const to = reinterpret_cast<char *>(dst);
     if (RUSHMEM_LIKELY(whole_vectors(from, to) && bytes % 16 == 0)) {
       const wide_array<16> sent{from, apart * sizeof(T), bytes}, got{to, 0, bytes};
