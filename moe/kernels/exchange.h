@@ -172,11 +172,12 @@ __device__ inline range part_of(uint32_t all, uint32_t part, uint32_t parts) {
   return {begin < all ? begin : all, end < all ? end : all};
 }
 
-/* The blocks that do one thing: this one's number among them, and how many they are. */
+/* The blocks that do one thing: this one's number among them, and how many they are; and how many warps of
+ * each do it, the first ones. */
 struct crew {
-  uint32_t block, blocks;
+  uint32_t block, blocks, warps;
 };
-__device__ inline crew all_hands() { return {blockIdx.x, gridDim.x}; }
+__device__ inline crew all_hands() { return {blockIdx.x, gridDim.x, warps}; }
 
 /* Items are dealt out to the warps of all blocks: evenly to blocks, and to a block as many side by side. */
 struct dealt {
@@ -185,7 +186,7 @@ struct dealt {
 };
 __device__ inline dealt deal(uint32_t items, const crew &c) {
   uint32_t each = 1;
-  if (items > c.blocks) each = items >= c.blocks * warps ? warps : (items + c.blocks - 1) / c.blocks;
+  if (items > c.blocks) each = items >= c.blocks * c.warps ? c.warps : (items + c.blocks - 1) / c.blocks;
   return {c.block * each, c.blocks * each, each};
 }
 

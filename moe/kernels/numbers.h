@@ -133,23 +133,48 @@ __device__ inline float largest_of(const eight &e) {
   return most;
 }
 
+/* The same of sixteen bf16 in 32 bytes; NaN if all of them are. */
+#if defined(RUSHMEM_CPU)
+__device__ inline float largest_of_bf16(uint4 a, uint4 b) { return fmaxf(largest_of(eight_of_bf16(a)), largest_of(eight_of_bf16(b))); }
+#else
+__device__ inline uint32_t larger_of_bf16(uint32_t a, uint32_t b) {
+  uint32_t out;
+  asm("{\n.reg .b32 x, y;\nabs.bf16x2 x, %1;\nabs.bf16x2 y, %2;\nmax.bf16x2 %0, x, y;\n}" : "=r"(out) : "r"(a), "r"(b));
+  return out;
+}
+__device__ inline float largest_of_bf16(uint4 a, uint4 b) {
+  const uint32_t x = larger_of_bf16(larger_of_bf16(a.x, a.y), larger_of_bf16(a.z, a.w));
+  const uint32_t y = larger_of_bf16(larger_of_bf16(b.x, b.y), larger_of_bf16(b.z, b.w));
+  const uint32_t both = larger_of_bf16(x, y);
+  return fmaxf(from_bf16(both & 0xffff), __uint_as_float(both & 0xffff0000));
+}
+#endif
+
 /* What 128 columns whose largest magnitude is `most` are multiplied by, and what a reader multiplies them
  * by. */
 struct scaling {
   float by;
   uint32_t scale; /* the bits of a float, or a UE8M0 byte */
 };
+constexpr float top = MOE_CAST == 2 ? 57344.0f : 448.0f;
+/* x / top for x of at least 2^-100, correctly rounded, in fewer instructions than a division by what may be
+ * any number: by the inverse, and what is missing then (an exhaustive test of all mantissas found none that
+ * differs). Infinite where x is. */
+__device__ inline float over_top(float x) {
+  constexpr float inverse = 1.0f / top;
+  const float q = __fmul_rn(x, inverse);
+  return q < 1e38f ? __fmaf_rn(__fmaf_rn(-top, q, x), inverse, q) : q;
+}
 __device__ inline scaling scaling_of(float most) {
-  constexpr float top = MOE_CAST == 2 ? 57344.0f : 448.0f;
   /* 2^-100 for groups of zeros and of what is next to nothing: no factor is infinite. */
   const float held = fmaxf(most, 7.888609052210118e-31f);
 #if MOE_SCALES == 1
-  const uint32_t bits = __float_as_uint(__fdiv_rn(held, top));
+  const uint32_t bits = __float_as_uint(over_top(held));
   uint32_t exponent = (bits >> 23) + ((bits & 0x7fffff) != 0 ? 1 : 0);
   if (exponent > 253) exponent = 253;
   return {__uint_as_float((254 - exponent) << 23), exponent};
 #else
-  return {__fdiv_rn(top, held), __float_as_uint(__fdiv_rn(held, top))};
+  return {__fdiv_rn(top, held), __float_as_uint(over_top(held))};
 #endif
 }
 

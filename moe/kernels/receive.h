@@ -2,81 +2,52 @@
  * move them from where they arrived to every place that wants them. */
 namespace moe {
 
-/* The places of a row, found by a warp. */
-struct placed {
-  uint32_t places[most_top_k];
-  uint32_t copies;
-};
-
-/* The first row of each expert of this rank. */
+/* By the block, which has counted: makes of `before` for each warp that takes tokens, and each expert of this
+ * rank, the row of the expert's first token that is not before the warp's. */
 __device__ inline void begin_places(const exchange &e, uint32_t first, const table &all) {
-  for (uint32_t i = threadIdx.x; i < e.experts_a_rank; i += blockDim.x) {
-    uint32_t row = i * e.capacity;
-    if (MOE_LAYOUT == 2) {
-      row = 0;
-      for (uint32_t j = first; j < first + i && j < e.experts; ++j) row += padded(e, all.totals[j]);
-    }
-    all.before[i] = row;
-  }
-}
-
-/* Counts the tokens from number `from` up to `to`. */
-__device__ inline void advance(const exchange &e, const rushmem::team &t, const known &k, const table &all, uint32_t from,
-                               uint32_t to) {
-  const uint32_t ranks = static_cast<uint32_t>(t.n_pes()), first = static_cast<uint32_t>(t.my_pe()) * e.experts_a_rank;
-  for (uint32_t rank = 0; rank < ranks; ++rank) {
-    const uint32_t begin = k.start[rank], end = k.start[rank + 1];
-    if (end <= from || begin >= to) continue;
-    const uint32_t low = from > begin ? from - begin : 0, high = (to < end ? to : end) - begin;
-    each_word(e, t, all, {rank, low}, high - low, [&](uint64_t four) {
-      for (uint32_t j = 0; j < 4; ++j) {
-        const uint32_t local = id_at(four, j) - first;
-        if (id_at(four, j) < unheard && local < e.experts_a_rank) atomicAdd(all.before + local, 1u);
+#if MOE_LAYOUT != 1
+  const uint32_t own = e.experts_a_rank;
+#if MOE_LAYOUT == 2
+  /* The experts' first rows, in place of their totals, which nobody needs any more. */
+  __syncthreads();
+  if (warp_of() == 0) {
+    uint32_t rows = 0;
+    for (uint32_t base = 0; base < own; base += lanes) {
+      const uint32_t i = base + lane_of();
+      const bool has = i < own && first + i < e.experts;
+      const uint32_t n = has ? padded(e, all.totals[first + i]) : 0;
+      uint32_t up_to = n;
+      for (uint32_t apart = 1; apart < lanes; apart *= 2) {
+        const uint32_t below = __shfl_up_sync(all_lanes, up_to, apart);
+        if (lane_of() >= apart) up_to += below;
       }
-    });
+      if (has) all.totals[first + i] = rows + up_to - n;
+      rows += __shfl_sync(all_lanes, up_to, lanes - 1);
+    }
   }
-}
-
-#if MOE_IN_PLACE
-/* Copies the experts of the tokens that the warps take in a turn: from number `base` on, at most one a
- * warp. */
-__device__ inline void keep_turn(const exchange &e, const rushmem::team &t, const known &k, const table &all, uint32_t base) {
-  const uint32_t ranks = static_cast<uint32_t>(t.n_pes()), words = id_words(e);
-  for (uint32_t i = threadIdx.x; i < warps * words; i += blockDim.x) {
-    const uint32_t at = base + i / words;
-    if (at < k.start[ranks]) all.ids[i] = word_at(all, ids_of(e, t, all, locate(k, ranks, at)) + i % words);
+  __syncthreads();
+#endif
+  for (uint32_t i = threadIdx.x; i < own; i += blockDim.x) {
+    uint32_t row = i * e.capacity;
+    if (MOE_LAYOUT == 2) row = first + i < e.experts ? all.totals[first + i] : 0;
+    for (uint32_t taker = 0; taker < takers; ++taker) row = all.before[taker * own + i] += row;
   }
-}
 #endif
-
-/* The experts of token number `at`, of a turn whose first token has number `base`. */
-__device__ inline const uint64_t *ids_in_turn(const exchange &e, const rushmem::team &t, const known &k, const table &all,
-                                              uint32_t base, uint32_t at) {
-#if MOE_IN_PLACE
-  static_cast<void>(t);
-  static_cast<void>(k);
-  return all.ids + (at - base) * id_words(e);
-#else
-  static_cast<void>(base);
-  return ids_of(e, t, all, locate(k, static_cast<uint32_t>(t.n_pes()), at));
-#endif
+  __syncthreads();
 }
 
-/* By a warp: the places of token `at`, in this rank's part of the result; and where combine finds them.
- * `before` counts the tokens before number `base`; those from there on the warp looks at itself. */
-__device__ inline void place(const exchange &e, const rushmem::team &t, const received &r, const known &k, const table &all,
-                             uint32_t base, uint32_t at, place_of_token p, bool tell, placed &to) {
-  const uint32_t lane = lane_of(), first = static_cast<uint32_t>(t.my_pe()) * e.experts_a_rank, words = id_words(e);
+/* By a warp: the places of its next token, in this rank's part of the result; and where combine finds them.
+ * `before` is the warp's. */
+__device__ inline void place(const exchange &e, const rushmem::team &t, const received &r, const table &all, uint32_t *before,
+                             place_of_token p, bool tell, placed &to) {
+  const uint32_t lane = lane_of(), first = static_cast<uint32_t>(t.my_pe()) * e.experts_a_rank;
   uint32_t id = nowhere;
   if (lane < e.top_k) id = id_at(word_at(all, ids_of(e, t, all, p) + lane / 4), lane % 4);
   const uint32_t local = id - first;
   const bool here = id < unheard && local < e.experts_a_rank;
   const uint32_t ours = __ballot_sync(all_lanes, here);
 #if MOE_LAYOUT == 1
-  static_cast<void>(base);
-  static_cast<void>(at);
-  static_cast<void>(words);
-  static_cast<void>(k);
+  static_cast<void>(before);
   if (lane == 0) {
     const uint32_t row = p.source * e.max_tokens + p.token;
     to.copies = ours != 0 ? 1 : 0;
@@ -86,15 +57,11 @@ __device__ inline void place(const exchange &e, const rushmem::team &t, const re
 #else
   /* An expert that a token names twice has it twice. */
   const uint32_t alike = __match_any_sync(all_lanes, id), below = (1u << lane) - 1;
+  uint32_t row = here ? before[local] : 0;
+  __syncwarp();
   if (here) {
-    uint32_t row = all.before[local] + __popc(alike & below);
-    for (uint32_t other = base; other < at; ++other) {
-      const uint64_t *ids = ids_in_turn(e, t, k, all, base, other);
-      for (uint32_t i = 0; i < words; ++i) {
-        const uint64_t four = ids[i];
-        for (uint32_t j = 0; j < 4; ++j) row += id_at(four, j) == id ? 1 : 0;
-      }
-    }
+    if ((alike & below) == 0) before[local] = row + __popc(alike);
+    row += __popc(alike & below);
     if (MOE_LAYOUT == 0) row = within(e, local, row);
     to.places[__popc(ours & below)] = row;
     if (tell) {
@@ -146,8 +113,8 @@ __device__ inline void take_packets(const exchange &e, const received &r, const 
 }
 
 /* A part of a row that has come: the part that its flag stands for, and of that the scales of its columns. */
-__device__ inline void take_row(const exchange &e, const received &r, const unsigned char *row, uint32_t part, uint32_t parts,
-                                const placed &to) {
+__device__ inline void take_row(const exchange &e, const received &r, mover &m, const unsigned char *row, uint32_t part,
+                                uint32_t parts) {
 #if MOE_CAST
   /* As the sender cut it: by groups. */
   const range groups = part_of((e.hidden + group_columns - 1) / group_columns, part, parts);
@@ -156,34 +123,28 @@ __device__ inline void take_row(const exchange &e, const received &r, const unsi
 #else
   const range data = part_of(e.data_bytes / 16, part, parts), side = part_of(e.side_bytes / 16, part, parts);
 #endif
-  for (uint32_t base = data.begin + lane_of(); base < data.end; base += held * lanes) {
-    uint4 v[held];
-#pragma unroll
-    for (uint32_t i = 0; i < held; ++i) v[i] = quad_of(row, base + i * lanes, data.end);
-    for (uint32_t c = 0; c < to.copies; ++c) {
-      unsigned char *copy = r.x + size_t(to.places[c]) * e.data_bytes;
-#pragma unroll
-      for (uint32_t i = 0; i < held; ++i) {
-        if (base + i * lanes < data.end) store16(copy + size_t(base + i * lanes) * 16, v[i]);
+  const bool along = r.side && parts == 1 && e.side_bytes % 16 == 0;
+  const uint32_t data_end = data.end * 16;
+  m.move(e, r, row, data.begin * 16, along ? data_end + e.side_bytes : data_end);
+  if (r.side && !along) {
+    const placed &to = m.at_hand();
+    const unsigned char *beside = row + e.data_bytes;
+#if MOE_CAST
+    for (uint32_t g = groups.begin + lane_of(); g < groups.end; g += lanes) {
+      for (uint32_t c = 0; c < to.copies; ++c) {
+        unsigned char *copy = r.side + size_t(to.places[c]) * e.side_bytes;
+        if (scale_bytes == 1) copy[g] = beside[g];
+        else store4(copy + size_t(g) * 4, load4(beside + size_t(g) * 4));
       }
     }
-  }
-  if (!r.side) return;
-  const unsigned char *beside = row + e.data_bytes;
-#if MOE_CAST
-  for (uint32_t g = groups.begin + lane_of(); g < groups.end; g += lanes) {
-    for (uint32_t c = 0; c < to.copies; ++c) {
-      unsigned char *copy = r.side + size_t(to.places[c]) * e.side_bytes;
-      if (scale_bytes == 1) copy[g] = beside[g];
-      else store4(copy + size_t(g) * 4, load4(beside + size_t(g) * 4));
-    }
-  }
 #else
-  for (uint32_t i = side.begin + lane_of(); i < side.end; i += lanes) {
-    const uint4 v = load16(beside + size_t(i) * 16);
-    for (uint32_t c = 0; c < to.copies; ++c) store16(r.side + size_t(to.places[c]) * e.side_bytes + size_t(i) * 16, v);
-  }
+    for (uint32_t i = side.begin + lane_of(); i < side.end; i += lanes) {
+      const uint4 v = load16(beside + size_t(i) * 16);
+      for (uint32_t c = 0; c < to.copies; ++c) store16(r.side + size_t(to.places[c]) * e.side_bytes + size_t(i) * 16, v);
+    }
 #endif
+  }
+  __syncwarp();
 }
 
 /* By all blocks: what else a result says. */
@@ -223,25 +184,78 @@ __device__ inline void tell_of_round(const exchange &e, const rushmem::team &t, 
 #endif
 }
 
-/* All of this block's part of receiving, which the first `senders` blocks have none of. */
+/* By a warp: how many of the items from `item` up to `end`, at most one for each lane, have come, those up to
+ * the first that has not. Behind it they may be fetched. */
+__device__ inline uint32_t have_come(const exchange &e, const known &k, uint32_t ranks, uint64_t round, const shares &s,
+                                     uint32_t item, uint32_t end) {
+  item += lane_of();
+  bool has = false;
+  if (item < end) {
+    const uint32_t at = item / s.parts, part = item - at * s.parts;
+    const place_of_token p = locate(k, ranks, at);
+    const uint32_t n = k.counts[p.source];
+    if (n > e.few && part < flags_of(e, n)) {
+      has = rushmem::signal_fetch(e.row_flags + row_index(e, ranks, round & 1, p.source, p.token) * e.parts + part) >= round;
+    }
+  }
+  const uint32_t missing = ~__ballot_sync(all_lanes, has);
+  pieces::behind_flags();
+  return missing == 0 ? lanes : __ffs(static_cast<int>(missing)) - 1;
+}
+
+/* By a warp: takes its share of the rows. */
+__device__ inline void take_share(const exchange &e, const rushmem::team &t, const received &r, const known &k, const table &all,
+                                  const shares &s, uint32_t taker, rooms_of_warp *own) {
+  const uint32_t ranks = static_cast<uint32_t>(t.n_pes()), begin = s.begin(taker);
+  const uint32_t end = s.items - begin < s.each ? s.items : begin + s.each;
+  uint32_t *const before = all.before + (MOE_LAYOUT == 1 ? 0 : taker * e.experts_a_rank);
+  mover m;
+  m.begin(own);
+  /* The row whose places are at hand; items whose flags have been seen. */
+  uint32_t known_row = ~0u, seen = begin;
+#pragma unroll 1
+  for (uint32_t item = begin; item < end; ++item) {
+    const uint32_t at = item / s.parts, part = item - at * s.parts;
+    const place_of_token p = locate(k, ranks, at);
+    const uint32_t n = k.counts[p.source], flags = flags_of(e, n);
+    if (at != known_row) place(e, t, r, all, before, p, part == 0, m.at_hand());
+    known_row = at;
+    const placed &to = m.at_hand();
+    if (to.copies == 0) continue;
+    if (n <= e.few) {
+      take_packets(e, r, packets_of(e, ranks, all.round & 1, p.source, p.token), all.round, part, s.parts, to);
+      continue;
+    }
+    if (part >= flags) continue;
+    const size_t row = row_index(e, ranks, all.round & 1, p.source, p.token);
+    if (seen <= item) seen = item + have_come(e, k, ranks, all.round, s, item, end);
+    if (seen <= item) {
+      m.drain(e, r);
+      /* One lane acquires for the warp, which meets behind it. */
+      if (lane_of() == 0) rushmem::signal_wait_until(e.row_flags + row * e.parts + part, rushmem::cmp::ge, all.round);
+      pieces::behind_flags();
+      seen = item + 1;
+    }
+    take_row(e, r, m, e.rows + row * e.row_bytes, part, flags);
+    /* The next item's places may be others. */
+    if (part + 1 >= flags) m.another();
+  }
+  m.end(e, r);
+}
+
+/* All of this block's part of receiving, which the first `senders` blocks have none of. Meanwhile the warps
+ * that take none do what `meanwhile` says, in rounds that can be. */
+template <typename Meanwhile>
 __device__ inline void receive(const exchange &e, const rushmem::team &t, const received &r, uint64_t round, uint32_t senders,
-                               unsigned char *shared) {
+                               unsigned char *shared, const Meanwhile &meanwhile) {
   __shared__ known k;
-  __shared__ placed of_warps[warps];
-  const uint32_t ranks = static_cast<uint32_t>(t.n_pes()), me = static_cast<uint32_t>(t.my_pe());
-  const uint32_t first = me * e.experts_a_rank;
-  const table all = table_of(e, t, round, shared);
+  const uint32_t ranks = static_cast<uint32_t>(t.n_pes());
+  rooms_of_warp *const own = reinterpret_cast<rooms_of_warp *>(shared);
+  const table all = table_of(e, t, round, shared + takers * sizeof(rooms_of_warp));
   learn_routing(e, t, k, all);
-  judge(e, t, k, all);
-  if (k.failure && is_clerk() && threadIdx.x == 0) note_failure(e, round, k.failure, k.rank, k.about, k.count);
   crew c = all_hands();
   c.block -= senders;
   c.blocks -= senders;
-  tell_of_round(e, t, r, k, all, c);
-  if (k.failure) return;
-  begin_places(e, first, all);
-  __syncthreads();
-  placed &to = of_warps[warp_of()];
   const uint32_t total = k.start[ranks];
   /* Rows that come as packets are cut as suits, others as their flags are, of which sources may have
    * different numbers: a row has as many items as any needs. */
@@ -250,44 +264,15 @@ __device__ inline void receive(const exchange &e, const rushmem::team &t, const 
     const uint32_t n = k.counts[rank], wanted = n <= e.few ? parts_of(total, (e.row_words + lanes - 1) / lanes) : flags_of(e, n);
     if (n != 0 && wanted > parts) parts = wanted;
   }
-  /* Where rows come meanwhile, blocks begin at as many places as there are sources. */
-  const uint32_t groups = senders == 0 ? 1 : c.blocks < ranks ? c.blocks : ranks, group = c.block % groups;
-  const uint32_t each = (total + groups - 1) / groups, begin = each * group < total ? each * group : total;
-  const uint32_t items = (each < total - begin ? each : total - begin) * parts;
-  c.block /= groups;
-  c.blocks = (c.blocks - group + groups - 1) / groups;
-  const dealt d = deal(items, c);
-  uint32_t counted = 0;
-  for (uint32_t turn = d.first; turn < items; turn += d.step) {
-    /* Rows in their order, as `before` only grows. */
-    const uint32_t base = begin + turn / parts, item = turn + warp_of();
-    if (MOE_LAYOUT != 1 && (base != counted || MOE_IN_PLACE)) {
-      __syncthreads();
-      advance(e, t, k, all, counted, base);
-#if MOE_IN_PLACE
-      keep_turn(e, t, k, all, base);
-#endif
-      counted = base;
-      __syncthreads();
-    }
-    if (warp_of() >= d.each || item >= items) continue;
-    const uint32_t at = begin + item / parts, part = item % parts;
-    const place_of_token p = locate(k, ranks, at);
-    const uint32_t n = k.counts[p.source], flags = flags_of(e, n);
-    const bool packed = n <= e.few;
-    if (!packed && part >= flags) continue;
-    place(e, t, r, k, all, base, at, p, part == 0, to);
-    if (to.copies != 0 && packed) {
-      take_packets(e, r, packets_of(e, ranks, round & 1, p.source, p.token), round, part, parts, to);
-    } else if (to.copies != 0) {
-      const size_t row = row_index(e, ranks, round & 1, p.source, p.token);
-      /* One lane acquires for the warp, which meets behind it. */
-      if (lane_of() == 0) rushmem::signal_wait_until(e.row_flags + row * e.parts + part, rushmem::cmp::ge, round);
-      __syncwarp();
-      take_row(e, r, e.rows + row * e.row_bytes, part, flags, to);
-    }
-    __syncwarp();
-  }
+  const uint32_t all_takers = c.blocks * takers;
+  const shares s{total * parts, parts, (total * parts + all_takers - 1) / all_takers, c};
+  judge(e, t, k, all, s);
+  if (k.failure && is_clerk() && threadIdx.x == 0) note_failure(e, round, k.failure, k.rank, k.about, k.count);
+  tell_of_round(e, t, r, k, all, c);
+  if (k.failure) return;
+  begin_places(e, static_cast<uint32_t>(t.my_pe()) * e.experts_a_rank, all);
+  if (warp_of() + takers < warps) meanwhile();
+  else take_share(e, t, r, k, all, s, warp_of() - (warps - takers), own + (warp_of() - (warps - takers)));
 }
 
 }  // namespace moe

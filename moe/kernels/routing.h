@@ -9,8 +9,7 @@
  *      until it has seen every packet of the round, as it does to copy them; from then on each load of a
  *      packet finds what it has seen. Loads are those of packets, which are relaxed and see memory as it is,
  *      never the L1 cache. Behind a barrier of the block they may not find anything older than the loads
- *      before it, and nothing newer comes: only round n + 2 replaces the packets of round n (exchange.h). Of
- *      the tokens that its warps take in a turn, which they compare one by one, it has a copy. */
+ *      before it, and nothing newer comes: only round n + 2 replaces the packets of round n (exchange.h). */
 #ifndef MOE_LAYOUT
 #define MOE_LAYOUT 0
 #endif
@@ -29,19 +28,20 @@ struct known {
   uint64_t rank, about, count;
 };
 
-/* Dynamic shared memory: experts, in words of four (of all tokens, or in place of those of a turn); then for
- * each expert of this rank the row of its next token, counted up to the row at hand; then how many tokens
- * each of all experts has. memory.rs has its size. */
+/* Dynamic shared memory, behind the rooms for rows: the experts of all tokens, in words of four, unless they
+ * are read in place; then for each warp that takes rows (rank-major: one) and each expert of this rank the
+ * row of its next token, until then how many come before; then how many tokens each of all experts has.
+ * memory.rs has its size. */
 struct table {
   uint64_t *ids;
   uint32_t *before, *totals;
   uint64_t round;
 };
 __device__ inline table table_of(const exchange &e, const rushmem::team &t, uint64_t round, unsigned char *shared) {
-  const size_t kept = MOE_IN_PLACE ? warps : size_t(t.n_pes()) * e.max_tokens;
+  const size_t kept = MOE_IN_PLACE ? 0 : size_t(t.n_pes()) * e.max_tokens;
   uint64_t *words = reinterpret_cast<uint64_t *>(shared);
   uint32_t *before = reinterpret_cast<uint32_t *>(words + kept * id_words(e));
-  return {words, before, before + e.experts_a_rank, round};
+  return {words, before, before + (MOE_LAYOUT == 1 ? 1 : takers) * e.experts_a_rank, round};
 }
 
 struct place_of_token {
@@ -210,9 +210,70 @@ __device__ inline uint32_t padded(const exchange &e, uint32_t rows) { return (ro
 /* The block that counts for the result: the last, which has the fewest rows. */
 __device__ inline bool is_clerk() { return blockIdx.x == gridDim.x - 1; }
 
+/* The tokens that a block's warps take: `each` items (a row, or a part of one) in their order for each warp
+ * of all blocks that receive, first those of all blocks' first warps. So a warp counts the tokens that it
+ * takes by itself, and waits for none. */
+struct shares {
+  uint32_t items, parts, each;
+  crew c;
+  __device__ uint32_t begin(uint32_t taker) const {
+    const uint32_t at = (taker * c.blocks + c.block) * each;
+    return at < items ? at : items;
+  }
+};
+
+#if MOE_LAYOUT != 1
+/* Whether some expert, or in the flat layout some rank, can have more tokens than there is room for. */
+__device__ inline bool can_fail(const exchange &e, uint32_t ranks) {
+  return MOE_LAYOUT == 2 || e.capacity < ranks * e.max_tokens;
+}
+
+/* Counts tokens: in `before` for each warp that takes some those of this rank's experts that are between the
+ * first of the warp before it and its own; in `totals` those of every expert, where that is asked for. */
+__device__ inline void count(const exchange &e, const rushmem::team &t, const known &k, const table &all, const shares &s,
+                             bool totals) {
+  const uint32_t ranks = static_cast<uint32_t>(t.n_pes()), own = e.experts_a_rank;
+  const uint32_t first = static_cast<uint32_t>(t.my_pe()) * own;
+  for (uint32_t i = threadIdx.x; i < takers * own; i += blockDim.x) all.before[i] = 0;
+  for (uint32_t i = threadIdx.x; i < e.experts; i += blockDim.x) all.totals[i] = 0;
+  __syncthreads();
+  uint32_t from = 0;
+  for (uint32_t taker = 0; taker <= takers; ++taker) {
+    /* Behind the last warp's first token there are totals only. */
+    const bool last = taker == takers || s.begin(taker) == s.items;
+    const uint32_t to = last ? k.start[ranks] : s.begin(taker) / s.parts;
+    uint32_t *const counts = last ? all.totals + first : all.before + taker * own;
+    if (last && !totals) break;
+    for (uint32_t rank = 0; rank < ranks; ++rank) {
+      const uint32_t begin = k.start[rank], end = k.start[rank + 1];
+      if (end <= from || begin >= to) continue;
+      const uint32_t low = from > begin ? from - begin : 0, high = (to < end ? to : end) - begin;
+      each_word(e, t, all, {rank, low}, high - low, [&](uint64_t four) {
+        for (uint32_t j = 0; j < 4; ++j) {
+          const uint32_t id = id_at(four, j), local = id - first;
+          if (id >= unheard) continue;
+          if (local < own) atomicAdd(counts + local, 1u);
+          else if (totals) atomicAdd(all.totals + id, 1u);
+        }
+      });
+    }
+    if (last) break;
+    from = to;
+  }
+  __syncthreads();
+  if (!totals) return;
+  for (uint32_t i = threadIdx.x; i < own && first + i < e.experts; i += blockDim.x) {
+    uint32_t n = 0;
+    for (uint32_t taker = 0; taker < takers; ++taker) n += all.before[taker * own + i];
+    all.totals[first + i] += n;
+  }
+  __syncthreads();
+}
+#endif
+
 /* Counts the tokens of every expert, on all ranks alike, and looks for errors. Where no expert can have too
- * many, one block alone counts. */
-__device__ inline void judge(const exchange &e, const rushmem::team &t, known &k, const table &all) {
+ * many, one block alone counts those of other ranks. */
+__device__ inline void judge(const exchange &e, const rushmem::team &t, known &k, const table &all, const shares &s) {
   if (k.wrong != ~0u) {
     if (threadIdx.x == 0 && !k.failure) {
       fail_round(k, no_such_expert, k.wrong / e.max_tokens, k.wrong % e.max_tokens, 0);
@@ -222,21 +283,13 @@ __device__ inline void judge(const exchange &e, const rushmem::team &t, known &k
 #if MOE_LAYOUT == 1
   static_cast<void>(t);
   static_cast<void>(all);
+  static_cast<void>(s);
 #else
   __shared__ uint32_t first;
   const uint32_t ranks = static_cast<uint32_t>(t.n_pes());
-  const bool can_fail = MOE_LAYOUT == 2 || e.capacity < ranks * e.max_tokens;
-  if (!can_fail && !is_clerk()) return;
-  for (uint32_t i = threadIdx.x; i < e.experts; i += blockDim.x) all.totals[i] = 0;
-  __syncthreads();
-  for (uint32_t rank = 0; rank < ranks; ++rank) {
-    each_word(e, t, all, {rank, 0}, k.start[rank + 1] - k.start[rank], [&](uint64_t four) {
-      for (uint32_t j = 0; j < 4; ++j) {
-        if (id_at(four, j) < unheard) atomicAdd(all.totals + id_at(four, j), 1u);
-      }
-    });
-  }
-  __syncthreads();
+  const bool fails = can_fail(e, ranks);
+  count(e, t, k, all, s, fails || is_clerk());
+  if (!fails && !is_clerk()) return;
   uint32_t over = ~0u;
 #if MOE_LAYOUT == 0
   for (uint32_t i = threadIdx.x; i < e.experts; i += blockDim.x) {
@@ -245,21 +298,24 @@ __device__ inline void judge(const exchange &e, const rushmem::team &t, known &k
   over = lowest(over, &first);
   if (over != ~0u && threadIdx.x == 0 && !k.failure) {
     const uint32_t rank = over / e.experts_a_rank;
-    if (can_fail) fail_round(k, over_capacity, rank, over, all.totals[over]);
+    if (fails) fail_round(k, over_capacity, rank, over, all.totals[over]);
     else tell_failure(e, all.round, over_capacity, rank, over, all.totals[over]);
   }
 #else
-  for (uint32_t rank = threadIdx.x; rank < ranks; rank += blockDim.x) {
+  /* Rows of each rank: a warp adds them up. */
+  __shared__ uint32_t rows_of[most_ranks];
+  for (uint32_t rank = warp_of(); rank < ranks; rank += warps) {
     uint32_t rows = 0;
-    for (uint32_t i = rank * e.experts_a_rank; i < (rank + 1) * e.experts_a_rank && i < e.experts; ++i) rows += padded(e, all.totals[i]);
+    for (uint32_t i = lane_of(); i < e.experts_a_rank; i += lanes) {
+      const uint32_t id = rank * e.experts_a_rank + i;
+      if (id < e.experts) rows += padded(e, all.totals[id]);
+    }
+    for (int apart = lanes / 2; apart > 0; apart /= 2) rows += __shfl_xor_sync(all_lanes, rows, apart);
+    if (lane_of() == 0) rows_of[rank] = rows;
     if (rows > e.capacity && rank < over) over = rank;
   }
   over = lowest(over, &first);
-  if (over != ~0u && threadIdx.x == 0 && !k.failure) {
-    uint32_t rows = 0;
-    for (uint32_t i = over * e.experts_a_rank; i < (over + 1) * e.experts_a_rank && i < e.experts; ++i) rows += padded(e, all.totals[i]);
-    fail_round(k, over_capacity, over, e.experts, rows);
-  }
+  if (over != ~0u && threadIdx.x == 0 && !k.failure) fail_round(k, over_capacity, over, e.experts, rows_of[over]);
 #endif
   __syncthreads();
 #endif

@@ -214,10 +214,11 @@ impl Config {
     }
 
     /// Dynamic shared memory of a launch that receives (`table_of` of `kernels/routing.h`): the experts of so
-    /// many tokens, which are all tokens of all ranks, or those that a block's warps take in a turn; and two
-    /// counts for each expert.
-    pub(crate) fn shared_bytes(&self, ranks: u32, tokens: u64) -> u64 {
-        let experts = u64::from(self.experts_a_rank(ranks)) + u64::from(self.experts);
+    /// many tokens, which are all tokens of all ranks or none; a count for each expert, and one for each of a
+    /// rank's for each of so many warps that take rows (for one in the rank-major layout).
+    pub(crate) fn shared_bytes(&self, ranks: u32, tokens: u64, warps: u32) -> u64 {
+        let warps = if self.layout == Layout::RankMajor { 1 } else { warps };
+        let experts = u64::from(self.experts_a_rank(ranks)) * u64::from(warps) + u64::from(self.experts);
         tokens * u64::from(self.top_k.div_ceil(4)) * CARRIED + experts * 4
     }
 }

@@ -40,6 +40,18 @@ const WARPS_OF_ALL_PIECES: u32 = 16;
 /// Bytes of a piece, and of a warp's barriers.
 const PIECE: usize = 2048;
 const BARRIERS: usize = 128;
+/// Rooms for pieces of rows that a warp of a dispatch has, bytes of each on GPUs at most, at least, and on
+/// the CPU device (`MOE_ROOMS`, `MOE_ROOM` of `kernels/rows.h`).
+pub(crate) const ROOMS: u32 = 3;
+const MOST_ROOM: usize = 2048;
+const LEAST_ROOM: usize = 768;
+const CPU_ROOM: u32 = 512;
+/// What a warp has besides them (`rooms_of_warp`): barriers, notes, and places of rows.
+const BESIDES_ROOMS: usize = ROOMS as usize * (8 + 16) + (ROOMS as usize / 2 + 1) * 132;
+/// What kernels take of shared memory besides, at most.
+const BESIDES: usize = 14 << 10;
+/// Shared memory for the counts of the warps that take rows, each with one for each expert of its rank.
+const COUNTS_OF_WARPS: u32 = 32 << 10;
 /// Packets, or as many bytes, that are a block's least share of a row: a warp's.
 const SHARE: u32 = 32;
 
@@ -71,7 +83,36 @@ struct Shape {
     blocks: u64,
     threads: u32,
     pieces: u32,
+    rooms: Rooms,
     shared_bytes: usize,
+}
+
+/// Rooms in shared memory for rows that a dispatch receives.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Rooms {
+    /// Warps of a block that have some, each [`ROOMS`] of them.
+    pub takers: u32,
+    /// Bytes of each.
+    pub room: u32,
+}
+
+impl Rooms {
+    /// As large as they can be where all of a block's have so many bytes.
+    fn within(takers: u32, bytes: usize) -> Option<Rooms> {
+        let each = (bytes / takers as usize / 128 * 128).checked_sub(BESIDES_ROOMS)?;
+        let room = (each / ROOMS as usize / 128 * 128).min(MOST_ROOM);
+        (room >= LEAST_ROOM).then_some(Rooms { takers, room: room as u32 })
+    }
+
+    fn least(takers: u32) -> Rooms {
+        Rooms { takers, room: LEAST_ROOM as u32 }
+    }
+
+    /// Shared memory of a block.
+    fn bytes(self) -> usize {
+        let each = ROOMS as usize * self.room as usize + BESIDES_ROOMS;
+        self.takers as usize * each.next_multiple_of(128)
+    }
 }
 
 impl Plan {
@@ -98,8 +139,9 @@ impl Plan {
             shape: Shape::default(),
         };
         let most_shared = u64::from(config.shared_routing.unwrap_or(MOST_SHARED));
-        plan.in_place = config.shared_bytes(ranks, plan.tokens_of_all()) > most_shared;
         plan.few = config.is_few(ranks, far);
+        plan.in_place = config.shared_bytes(ranks, plan.tokens_of_all(), 1) > most_shared
+            || plan.shape_on(true).shared_bytes + BESIDES > MOST_SHARED as usize;
         plan.shape = plan.shape_on(on_gpu);
         Ok(plan)
     }
@@ -120,15 +162,32 @@ impl Plan {
         let (tokens, many) = (self.tokens_of_all(), 2 * few);
         // A block that has a multiprocessor for itself has more warps. So has one that reads all tokens from
         // memory: there are fewer of them then.
-        let copied = config.shared_bytes(self.ranks, tokens) as usize;
+        let copied = config.shared_bytes(self.ranks, tokens, 1) as usize;
         let threads = if self.in_place || copied > LARGE { many } else { few };
         let threads = config.threads.unwrap_or(threads);
         let warps = threads / 32;
         let pieces = if warps > WARPS_OF_ALL_PIECES { FEW_PIECES } else { self.pieces };
-        let shared_bytes = match self.in_place {
-            false if self.few => config.shared_bytes_of_few(self.ranks, tokens) as usize,
-            true => config.shared_bytes(self.ranks, warps.into()) as usize,
-            false => copied,
+        let kept = if self.in_place { 0 } else { tokens };
+        let (rooms, shared_bytes) = if self.few {
+            (Rooms::default(), config.shared_bytes_of_few(self.ranks, tokens) as usize)
+        } else {
+            let own = config.experts_a_rank(self.ranks);
+            let takers = match config.layout {
+                Layout::RankMajor => warps,
+                _ => (COUNTS_OF_WARPS / 4 / own).clamp(1, warps),
+            };
+            let counted = config.shared_bytes(self.ranks, kept, takers) as usize;
+            // As two such blocks have room beside each other, or else one.
+            let most = if threads == few && !self.in_place { LARGE } else { MOST_SHARED as usize };
+            let within = |most: usize| Rooms::within(takers, most.saturating_sub(BESIDES + counted));
+            let rooms = match (gpu, self.pieces) {
+                (false, _) => Rooms { takers, room: CPU_ROOM },
+                (true, PIECES) => {
+                    within(most).or_else(|| within(MOST_SHARED as usize)).unwrap_or(Rooms::least(takers))
+                }
+                _ => Rooms::least(takers),
+            };
+            (rooms, rooms.bytes() + counted)
         };
         // More blocks than parts of rows have nothing to do, but for the one that counts.
         let parts = tokens * u64::from(exchange.row_words.max(exchange.unit_bytes / 8).div_ceil(SHARE));
@@ -136,7 +195,7 @@ impl Plan {
         if self.far {
             blocks = blocks.min(u64::from((MOST_WARPS_FAR / warps).max(1)));
         }
-        Shape { blocks, threads, pieces, shared_bytes }
+        Shape { blocks, threads, pieces, rooms, shared_bytes }
     }
 
     /// Where the device has no room for a block: whether there are other [`options`](Plan::options), with
@@ -175,8 +234,9 @@ impl Plan {
     /// The compiler's options for [`SOURCE`]: the same on every device, so that kernels can be compiled ahead
     /// for GPUs where there are none.
     pub fn options(&self) -> Vec<String> {
-        let [cpu, gpu] =
-            [false, true].map(|gpu| self.shape_on(gpu)).map(|shape| (shape.threads, shape.pieces));
+        let [cpu, gpu] = [false, true]
+            .map(|gpu| self.shape_on(gpu))
+            .map(|shape| (shape.threads, shape.pieces, shape.rooms));
         crate::source::options(&self.config, cpu, gpu, self.in_place, self.few)
     }
 

@@ -1,5 +1,6 @@
 //! The kernels' text, whole: the same for GPUs and the CPU device.
 
+use crate::plan::{Rooms, ROOMS};
 use crate::{Config, Float, Fp8, Layout, Payload, Scales};
 
 macro_rules! parts {
@@ -10,8 +11,8 @@ macro_rules! parts {
 
 /// The text of all kernels, of the name `moe.cu`. Each part needs those before it.
 pub const KERNELS: &str = parts!(
-    "exchange.h" "numbers.h" "send.h" "routing.h" "receive.h" "pieces.h" "combine.h"
-    "few.h" "few_send.h" "few_routing.h" "few_receive.h" "few_combine.h" "moe.cu"
+    "exchange.h" "numbers.h" "pieces.h" "rows.h" "send.h" "send_rows.h" "routing.h" "receive.h"
+    "combine.h" "few.h" "few_send.h" "few_routing.h" "few_receive.h" "few_combine.h" "moe.cu"
 );
 
 /// As `kernels/numbers.h` counts them.
@@ -28,8 +29,8 @@ fn number(float: Float) -> u32 {
 /// in; sizes are not, so that few variants serve.
 pub(crate) fn options(
     config: &Config,
-    cpu: (u32, u32),
-    gpu: (u32, u32),
+    cpu: (u32, u32, Rooms),
+    gpu: (u32, u32, Rooms),
     in_place: bool,
     few: bool,
 ) -> Vec<String> {
@@ -52,10 +53,13 @@ pub(crate) fn options(
         ("IN_PLACE", in_place.into()),
         ("FEW", few.into()),
     ];
-    let of = |device: &'static str, (threads, pieces): (u32, u32)| {
+    let of = |device: &'static str, (threads, pieces, rooms): (u32, u32, Rooms)| {
         // Blocks of a multiprocessor, with as many registers a thread as that leaves.
-        [("THREADS", threads), ("BLOCKS", (512 / threads).max(1)), ("PIECES", pieces)]
-            .map(|(name, value)| format!("{device}-DMOE_{name}={value}"))
+        let blocks = (512 / threads).max(1);
+        let all = [("THREADS", threads), ("BLOCKS", blocks), ("PIECES", pieces)].into_iter();
+        let rooms = [("TAKERS", rooms.takers), ("ROOMS", ROOMS), ("ROOM", rooms.room)];
+        let all = all.chain(rooms.into_iter().filter(|_| !few));
+        all.map(move |(name, value)| format!("{device}-DMOE_{name}={value}"))
     };
     let both = both.map(|(name, value)| format!("-DMOE_{name}={value}"));
     both.into_iter().chain(of("--cxx=", cpu)).chain(of("--nvrtc=", gpu)).collect()

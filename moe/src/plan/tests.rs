@@ -9,7 +9,7 @@ fn is_in_place(plan: &Plan) -> bool {
 #[test]
 fn experts_are_copied_as_long_as_shared_memory_has_room_for_them() {
     for (ranks, max_tokens, in_place) in
-        [(2, 4096, false), (4, 3500, false), (4, 4096, true), (8, 1750, false), (8, 8192, true)]
+        [(2, 4096, false), (4, 2500, false), (4, 3500, true), (8, 1250, false), (8, 8192, true)]
     {
         for layout in [Layout::ExpertMajor, Layout::RankMajor, Layout::Flat { align: 128 }] {
             let config = Config::new(max_tokens, 7168, 256, 8).layout(layout);
@@ -25,14 +25,31 @@ fn experts_are_copied_as_long_as_shared_memory_has_room_for_them() {
 fn a_device_with_less_shared_memory_is_given_other_options_once() {
     let config = Config::new(4096, 7168, 256, 8);
     let mut plan = Plan::new(config, 2, false, true).unwrap();
-    assert_eq!((plan.shared_bytes(Call::Dispatch), is_in_place(&plan)), (2 * 4096 * 16 + 384 * 4, false));
+    // Counts of 16 warps, and three rooms of each with what belongs to them.
+    let counts = (256 + 16 * 128) * 4;
+    let rooms = |bytes: usize| 16 * (3 * bytes + 336usize).next_multiple_of(128);
+    let copied = 2 * 4096 * 16 + counts + rooms(1408);
+    assert_eq!((plan.shared_bytes(Call::Dispatch), is_in_place(&plan)), (copied, false));
     assert!(plan.less_shared() && is_in_place(&plan));
-    assert_eq!(plan.shared_bytes(Call::Dispatch), plan.threads() as usize / 32 * 16 + 384 * 4);
+    assert_eq!(plan.shared_bytes(Call::Dispatch), counts + rooms(768));
     assert!(!plan.less_shared());
     let exact = config.shared_routing(2 * 4096 * 16 + 384 * 4);
     assert!(!is_in_place(&Plan::new(exact, 2, false, true).unwrap()));
     let less = config.shared_routing(2 * 4096 * 16 + 384 * 4 - 1);
     assert!(is_in_place(&Plan::new(less, 2, false, true).unwrap()));
+}
+
+/// With many experts fewer warps take rows, as each counts those of its rank.
+#[test]
+fn as_many_warps_take_rows_as_have_room_for_their_counts() {
+    for (experts, takers) in [(256, 16), (1024, 16), (2048, 8), (40000, 1)] {
+        let plan = Plan::new(Config::new(4096, 7168, experts, 8), 2, false, true).unwrap();
+        assert!(plan.options().contains(&format!("--nvrtc=-DMOE_TAKERS={takers}")), "{experts}");
+        assert!(experts == 40000 || plan.shared_bytes(Call::Dispatch) + BESIDES <= MOST_SHARED as usize);
+    }
+    let rank_major = Config::new(4096, 7168, 40000, 8).layout(Layout::RankMajor);
+    let options = Plan::new(rank_major, 2, false, true).unwrap().options();
+    assert!(options.contains(&"--nvrtc=-DMOE_TAKERS=16".to_string()), "{options:?}");
 }
 
 /// Rounds whose sums are all packets need no room for pieces; others have it on every launch of a combine.
@@ -57,7 +74,7 @@ fn combines_have_room_for_their_pieces() {
 fn what_is_too_large_is_refused_with_its_numbers() {
     let plan = Plan::new(Config::new(8, 64, 65534, 8).shared_routing(0), 2, false, true).unwrap();
     let error = plan.blocks(0).unwrap_err().to_string();
-    for part in ["65534 experts", "32767 of them", "393460 bytes", "232448 at most", "fewer experts"] {
+    for part in ["65534 experts", "32767 of them", "395892 bytes", "232448 at most", "fewer experts"] {
         assert!(error.contains(part), "{part}: {error}");
     }
     let error = Plan::new(Config::new(65536, 64, 65534, 8), 256, false, true).err().unwrap().to_string();

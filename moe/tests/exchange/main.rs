@@ -7,6 +7,7 @@ mod large;
 mod model;
 mod pieces;
 mod queued;
+mod rows;
 
 use std::time::Duration;
 
