@@ -16,6 +16,7 @@ mod config;
 mod error;
 mod memory;
 pub mod plan;
+mod rooms;
 mod source;
 
 #[cfg(feature = "api")]

@@ -19,6 +19,7 @@ use crate::buffers::{aligned, Received, Tokens};
 use crate::config::{Config, Layout, MOST_RANKS};
 use crate::error::{Error, Failure, Result, Why};
 use crate::memory::{FAILURE_WORDS, MOST_BLOCKS, MOST_WARPS_FAR};
+use crate::rooms::Rooms;
 
 /// The memory's address is a multiple of so many bytes.
 pub const ALIGN: usize = 128;
@@ -40,14 +41,6 @@ const WARPS_OF_ALL_PIECES: u32 = 16;
 /// Bytes of a piece, and of a warp's barriers.
 const PIECE: usize = 2048;
 const BARRIERS: usize = 128;
-/// Rooms for pieces of rows that a warp of a dispatch has, bytes of each on GPUs at most, at least, and on
-/// the CPU device (`MOE_ROOMS`, `MOE_ROOM` of `kernels/rows.h`).
-pub(crate) const ROOMS: u32 = 3;
-const MOST_ROOM: usize = 2048;
-const LEAST_ROOM: usize = 768;
-const CPU_ROOM: u32 = 512;
-/// What a warp has besides them (`rooms_of_warp`): barriers, notes, and places of rows.
-const BESIDES_ROOMS: usize = ROOMS as usize * (8 + 16) + (ROOMS as usize / 2 + 1) * 132;
 /// What kernels take of shared memory besides, at most.
 const BESIDES: usize = 14 << 10;
 /// Shared memory for the counts of the warps that take rows, each with one for each expert of its rank.
@@ -85,34 +78,6 @@ struct Shape {
     pieces: u32,
     rooms: Rooms,
     shared_bytes: usize,
-}
-
-/// Rooms in shared memory for rows that a dispatch receives.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Rooms {
-    /// Warps of a block that have some, each [`ROOMS`] of them.
-    pub takers: u32,
-    /// Bytes of each.
-    pub room: u32,
-}
-
-impl Rooms {
-    /// As large as they can be where all of a block's have so many bytes.
-    fn within(takers: u32, bytes: usize) -> Option<Rooms> {
-        let each = (bytes / takers as usize / 128 * 128).checked_sub(BESIDES_ROOMS)?;
-        let room = (each / ROOMS as usize / 128 * 128).min(MOST_ROOM);
-        (room >= LEAST_ROOM).then_some(Rooms { takers, room: room as u32 })
-    }
-
-    fn least(takers: u32) -> Rooms {
-        Rooms { takers, room: LEAST_ROOM as u32 }
-    }
-
-    /// Shared memory of a block.
-    fn bytes(self) -> usize {
-        let each = ROOMS as usize * self.room as usize + BESIDES_ROOMS;
-        self.takers as usize * each.next_multiple_of(128)
-    }
 }
 
 impl Plan {
@@ -181,7 +146,7 @@ impl Plan {
             let most = if threads == few && !self.in_place { LARGE } else { MOST_SHARED as usize };
             let within = |most: usize| Rooms::within(takers, most.saturating_sub(BESIDES + counted));
             let rooms = match (gpu, self.pieces) {
-                (false, _) => Rooms { takers, room: CPU_ROOM },
+                (false, _) => Rooms::on_cpu(takers),
                 (true, PIECES) => {
                     within(most).or_else(|| within(MOST_SHARED as usize)).unwrap_or(Rooms::least(takers))
                 }

@@ -1,6 +1,6 @@
 //! The kernels' text, whole: the same for GPUs and the CPU device.
 
-use crate::plan::{Rooms, ROOMS};
+use crate::rooms::{Rooms, ROOMS};
 use crate::{Config, Float, Fp8, Layout, Payload, Scales};
 
 macro_rules! parts {

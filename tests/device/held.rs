@@ -14,8 +14,8 @@ fn an_exchange_waits_until_its_places_are_free() {
     });
 }
 
-/// Without the look at the lines (`make_wide_room`) PE 0 replaces what PE 1 has not taken yet, which waits for
-/// ever.
+/// Without the look at the lines (`make_wide_room`) PE 0 replaces what PE 1 has not taken yet, and which that
+/// one waits for then for ever.
 #[test]
 fn wide_packets_wait_until_their_places_are_free() {
     const NAME: &str = "wide_packets_wait_until_their_places_are_free";

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crate::config::{Config, DeviceWish};
 use crate::error::{err, Result};
-use crate::gpu::Cuda;
+use crate::gpu::{nvlink, Cuda};
 
 /// The kind of a PE's device. The numbers travel on cards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,6 +71,12 @@ pub(crate) enum Device {
 }
 
 impl Device {
+    /// Whether what a warp stores at once is seen whole by the GPU with that UUID, where the devices are GPUs
+    /// (`impl/coll/wide.h`).
+    pub(crate) fn has_wide_packets_to(&self, uuid: &[u8; 16]) -> bool {
+        self.gpu().is_none_or(|gpu| nvlink::connects(gpu, uuid))
+    }
+
     /// Opens the device of the PE that is number `local` of its host.
     pub(crate) fn open(kind: DeviceKind, wish: DeviceWish, local: usize) -> Result<Device> {
         if kind == DeviceKind::Cpu {

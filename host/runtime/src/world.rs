@@ -1,6 +1,7 @@
 //! A world: one PE's membership of one job. Worlds are values; a process may hold several.
 
 mod collectives;
+mod front;
 mod home;
 mod meetings;
 mod start;

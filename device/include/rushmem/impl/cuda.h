@@ -323,9 +323,8 @@ template <typename T> RUSHMEM_DEVICE T opaque(T value) {
 
 /* The same of an address, which may be computed once for several uses, or not at all. */
 RUSHMEM_DEVICE char *fixed_address(char *at) {
-  char *same;
-  asm("mov.b64 %0, %1;" : "=l"(same) : "l"(at));
-  return same;
+  asm("mov.b64 %0, %0;" : "+l"(at));
+  return at;
 }
 
 /* A line of this GPU's memory is wanted in the L2 cache, where accesses of all kinds meet. */

@@ -3,13 +3,13 @@
 //! Everything here owns what it made and gives it back on drop, reports the driver's own words as an
 //! [`Error`](crate::error::Error), and is harmless on a machine without CUDA: [`Cuda::count`] is 0 there and
 //! [`Cuda::open`] says what is missing. From the bottom up: [`driver`] finds libcuda and turns its answers
-//! into results; [`device`] is a GPU with its context, [`nvlink`] what connects two of them, and [`watch`] sees calls that do not return; [`vmm`]
-//! is memory that other PEs can map, [`plain`] memory for ourselves, [`ipc`] the older way to share what was
-//! not made for it, [`dma_buf`] how network cards reach it, and [`pointer`] tells what an address is;
-//! [`pinned`] is host memory that a GPU can reach; [`stream`] and [`event`] order work, [`copy`] and
-//! [`memop`] are work that needs no kernel; [`nvrtc`], [`nvjitlink`] and [`compile`] turn a source into
-//! machine code with what [`embedded`] holds, [`module`] and [`launch`] run it, and [`sharing`] keeps PEs
-//! apart that do so in one context; [`names`] are what C++ calls it.
+//! into results; [`device`] is a GPU with its context, [`nvlink`] what connects two of them, and [`watch`]
+//! sees calls that do not return; [`vmm`] is memory that other PEs can map, [`plain`] memory for ourselves,
+//! [`ipc`] the older way to share what was not made for it, [`dma_buf`] how network cards reach it, and
+//! [`pointer`] tells what an address is; [`pinned`] is host memory that a GPU can reach; [`stream`] and
+//! [`event`] order work, [`copy`] and [`memop`] are work that needs no kernel; [`nvrtc`], [`nvjitlink`] and
+//! [`compile`] turn a source into machine code with what [`embedded`] holds, [`module`] and [`launch`] run
+//! it, and [`sharing`] keeps PEs apart that do so in one context; [`names`] are what C++ calls it.
 //!
 //! Addresses are `usize`, as everywhere in the runtime: CUDA's unified addressing gives host and GPU memory
 //! one address space, so an address means the same to a copy, a kernel and the bookkeeping.

@@ -16,7 +16,7 @@ const SUCCESS: c_int = 0;
 const STATUS_OK: c_int = 0;
 const OVER_NVLINK: c_int = 2;
 
-/// Whether `gpu` stores to the GPU with that UUID over NVLink, or is that one. What cannot be found out is no.
+/// Whether `gpu` stores to the GPU with that UUID over NVLink, or is that one. What is not known is no.
 pub(crate) fn connects(gpu: &Cuda, other: &[u8; 16]) -> bool {
     if gpu.facts().uuid == *other {
         return true;

@@ -9,6 +9,7 @@ use std::time::Duration;
 use rushmem_bootstrap_abi::Bootstrap;
 use rushmem_device_cpu::check;
 
+use super::front::{slots_offset, sync_bytes, table_bytes, team_memory, teams_offset, SYNC_LINE};
 use super::timeline::align;
 use super::{Peer, World};
 use crate::collective::{Announce, Collective, Entered, Rounds};
@@ -20,21 +21,19 @@ use crate::error::{code, err, Error, Result};
 use crate::exec::context::Contexts;
 use crate::exec::gpu::GpuEngine;
 use crate::fork::{self, Member};
-use crate::gpu::nvlink;
 use crate::health::Health;
 use crate::kernel::service::Service;
 use crate::kernel::{GpuShare, Kernels};
 use crate::memory::backing::{Backing, GpuBacking};
 use crate::memory::symmetric::Symmetric;
 use crate::memory::window::{heap_limit, heaps_of_a_process, Window};
-use crate::net::proxy::ring::DeviceRing;
 use crate::net::{Detached, Far, Joined, Meeting};
 use crate::node::control::{Call, Control, RoundWords};
 use crate::node::links::Links;
 use crate::node::message::Socket;
 use crate::op::Reached;
 use crate::os::Reservation;
-use crate::team::books::{TeamBooks, TeamPlace, GRANULE};
+use crate::team::books::{TeamBooks, TeamPlace};
 use crate::team::slots::Slots;
 use crate::team::Team;
 use crate::topology::card::{self, Card};
@@ -42,33 +41,10 @@ use crate::topology::members::Members;
 use crate::topology::near::{Near, NearForm};
 use crate::topology::nodes::Nodes;
 use crate::trace::{clock, Trace};
-use rushmem_abi::device::{RawTeam, RUSHMEM_NUMBERED_TEAMS};
+use rushmem_abi::device::RawTeam;
 
-/// One line for each PE at the front of the heap, for the kernels' sync, then this PE's own counts.
-const SYNC_LINE: usize = 128;
 /// Bytes behind each allocation that belong to nobody, in a run that checks bounds.
 const CHECKED_GAP: usize = 256;
-/// Bytes at the front of the heap that the kernels' sync of `n` PEs takes: the lines, and a count for each
-/// PE. Behind them lie the table of near PEs, where kernels need one, and the device ring's counters.
-const fn sync_bytes(n: usize) -> usize {
-    (n + (n * size_of::<u64>()).div_ceil(SYNC_LINE)) * SYNC_LINE
-}
-
-/// Bytes of the table that tells kernels where near PEs are, where their numbers do not.
-const fn table_bytes(n: usize) -> usize {
-    (n * size_of::<u64>()).next_multiple_of(SYNC_LINE)
-}
-
-/// Where the table lies in which kernels find teams by number.
-const fn teams_offset(n: usize) -> usize {
-    (sync_bytes(n) + table_bytes(n) + DeviceRing::MOST_DEVICE_BYTES).next_multiple_of(SYNC_LINE)
-}
-
-/// Where the slot sets of the world lie in the heap, and where they end.
-const fn slots_offset(n: usize) -> usize {
-    teams_offset(n) + (RUSHMEM_NUMBERED_TEAMS * size_of::<RawTeam>()).next_multiple_of(SYNC_LINE)
-}
-
 impl World {
     /// Joins the job, step by step, each of them collective over its PEs or their node's.
     pub(super) fn try_start(boot: &Arc<dyn Bootstrap>, mut config: Config) -> Result<World> {
@@ -348,10 +324,8 @@ fn share_memory(
         places.iter().filter(|other| other[..2] == place[..2]).map(|w| w[2]).collect();
     processes.sort_unstable();
     processes.dedup();
-    let wide_packets = config.wide_packets
-        && device
-            .gpu()
-            .is_none_or(|gpu| members.iter().all(|pe| nvlink::connects(gpu, &uuid_in(&places[*pe]))));
+    let wide_packets =
+        config.wide_packets && members.iter().all(|pe| device.has_wide_packets_to(&uuid_in(&places[*pe])));
     let trap_delay = trap_delay(&device, processes.len(), processes.iter().position(|p| *p == place[2]));
     drop(call);
     Ok(Parts {
@@ -381,37 +355,6 @@ fn join_checker(own: check::Memory, me: usize, cards: &[Card], call: &Entered<'_
     check::Memory::open(((place >> 32) as u32, place as u32)).map_err(|e| {
         Error::io(format!("RUSHMEM_CHECK: the checker's memory of {}, in /proc", cards[first].who()), &e)
     })
-}
-
-/// How much of the heap's front is the memory of teams: what the setting says; where it is the default, less
-/// in a small heap and more in a large world. And what the world has of it: a wide first slot set, with
-/// wide packets or without, where half of what was asked for, or a quarter of the heap, is room enough.
-fn team_memory(n: usize, config: &Config, heap: usize, apart: bool) -> Result<(usize, Slots)> {
-    let (slots, front) = (Slots::of_world(n, apart), slots_offset(n));
-    let larger = [slots.widened().with_wide_packets(), slots.widened()];
-    let world = slots.bytes().next_multiple_of(GRANULE);
-    let asked = config.team_memory as usize / GRANULE * GRANULE;
-    if !config.team_memory_given {
-        let usual = asked.max(2 * world);
-        for wide in larger {
-            let both = usual + wide.extra().next_multiple_of(GRANULE);
-            if both <= heap / 4 {
-                // With the words in front of it a multiple of what is mapped at a time.
-                return Ok((both - front.next_multiple_of(GRANULE), wide));
-            }
-        }
-        return Ok((usual.min(heap / 4 / GRANULE * GRANULE).max(world), slots));
-    }
-    if asked < world || front + asked > heap {
-        return Err(err!(
-            ENVIRONMENT,
-            "RUSHMEM_TEAM_MEMORY={}: a world of {n} PEs takes {world} bytes of it, and the heap (RUSHMEM_HEAP_MAX) holds \
-             {}",
-            config.team_memory,
-            heap.saturating_sub(front)
-        ));
-    }
-    Ok((asked, larger.into_iter().find(|wide| 2 * wide.bytes() <= asked).unwrap_or(slots)))
 }
 
 /// The UUID of a PE's GPU, as it goes round.

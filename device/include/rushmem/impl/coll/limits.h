@@ -44,7 +44,7 @@ RUSHMEM_DEVICE bool is_large(const team &t, size_t bytes) {
   return few > room || uint64_t(few) * others > most;
 }
 
-/* Wide packets (wide.h). A warp's are a row: so many vectors of 16 bytes of data, and so many bytes in all. */
+/* Wide packets (wide.h). A warp's are a row: so many vectors of 16 bytes of data, so many bytes in all. */
 constexpr uint32_t row_vectors = 60, row_bytes = 1024;
 RUSHMEM_DEVICE uint32_t rows_of(uint32_t bytes) { return (bytes + 16 * row_vectors - 1) / (16 * row_vectors); }
 

@@ -4,7 +4,7 @@
  * for. Nobody releases or acquires anything, and nobody meets.
  *
  * What it rests on. Eight lanes of a warp store a wide packet by one instruction, 16 bytes each, and eight
- * lanes load it so; whoever sees the number takes the rest of the same load for data. PTX promises so much
+ * lanes load it so; who sees the number takes the rest of the same load for data. PTX promises so much
  * of each 16 bytes only. Of 128 aligned bytes NVIDIA's own libraries suppose it between GPUs that NVLink
  * connects, and within one (NCCL's protocol LL128; its manual says of NCCL_PROTO that on other ways it
  * corrupts data). So a team has wide packets only where the host has asked the driver of each two members'

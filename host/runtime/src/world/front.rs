@@ -1,0 +1,64 @@
+//! What lies at the front of each PE's heap: lines of the kernels' sync, tables, counters of the device ring,
+//! and the memory of teams, which begins with the world's slot sets.
+
+use rushmem_abi::device::{RawTeam, RUSHMEM_NUMBERED_TEAMS};
+
+use crate::config::Config;
+use crate::error::{err, Result};
+use crate::net::proxy::ring::DeviceRing;
+use crate::team::books::GRANULE;
+use crate::team::slots::Slots;
+
+/// One line for each PE at the front of the heap, for the kernels' sync, then this PE's own counts.
+pub(super) const SYNC_LINE: usize = 128;
+/// Bytes at the front of the heap that the kernels' sync of `n` PEs takes: the lines, and a count for each
+/// PE. Behind them lie the table of near PEs, where kernels need one, and the device ring's counters.
+pub(super) const fn sync_bytes(n: usize) -> usize {
+    (n + (n * size_of::<u64>()).div_ceil(SYNC_LINE)) * SYNC_LINE
+}
+
+/// Bytes of the table that tells kernels where near PEs are, where their numbers do not.
+pub(super) const fn table_bytes(n: usize) -> usize {
+    (n * size_of::<u64>()).next_multiple_of(SYNC_LINE)
+}
+
+/// Where the table lies in which kernels find teams by number.
+pub(super) const fn teams_offset(n: usize) -> usize {
+    (sync_bytes(n) + table_bytes(n) + DeviceRing::MOST_DEVICE_BYTES).next_multiple_of(SYNC_LINE)
+}
+
+/// Where the slot sets of the world lie in the heap, and where they end.
+pub(super) const fn slots_offset(n: usize) -> usize {
+    teams_offset(n) + (RUSHMEM_NUMBERED_TEAMS * size_of::<RawTeam>()).next_multiple_of(SYNC_LINE)
+}
+
+/// How much of the heap's front is the memory of teams: what the setting says; where it is the default, less
+/// in a small heap and more in a large world. And what the world has of it: a wide first slot set, with
+/// wide packets or without, where half of what was asked for, or a quarter of the heap, is room enough.
+pub(super) fn team_memory(n: usize, config: &Config, heap: usize, apart: bool) -> Result<(usize, Slots)> {
+    let (slots, front) = (Slots::of_world(n, apart), slots_offset(n));
+    let larger = [slots.widened().with_wide_packets(), slots.widened()];
+    let world = slots.bytes().next_multiple_of(GRANULE);
+    let asked = config.team_memory as usize / GRANULE * GRANULE;
+    if !config.team_memory_given {
+        let usual = asked.max(2 * world);
+        for wide in larger {
+            let both = usual + wide.extra().next_multiple_of(GRANULE);
+            if both <= heap / 4 {
+                // With the words in front of it a multiple of what is mapped at a time.
+                return Ok((both - front.next_multiple_of(GRANULE), wide));
+            }
+        }
+        return Ok((usual.min(heap / 4 / GRANULE * GRANULE).max(world), slots));
+    }
+    if asked < world || front + asked > heap {
+        return Err(err!(
+            ENVIRONMENT,
+            "RUSHMEM_TEAM_MEMORY={}: a world of {n} PEs takes {world} bytes of it, and the heap (RUSHMEM_HEAP_MAX) holds \
+             {}",
+            config.team_memory,
+            heap.saturating_sub(front)
+        ));
+    }
+    Ok((asked, larger.into_iter().find(|wide| 2 * wide.bytes() <= asked).unwrap_or(slots)))
+}
