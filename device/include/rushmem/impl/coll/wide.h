@@ -33,7 +33,6 @@ namespace impl {
  * data go to the lanes that have no number in their order; each of the other four lanes has one more, a half
  * of it in either packet. */
 struct row_lane {
-  static constexpr uint32_t vectors = row_vectors;
   uint32_t lane;
   RUSHMEM_DEVICE row_lane() : lane(thread_in_block() % 32) {}
   RUSHMEM_DEVICE bool has_numbers() const { return lane % 8 == 7; }
