@@ -2,7 +2,9 @@
  * right neighbour again and again, without waiting for anyone; others load what comes and compare every word
  * with what belongs to the number beside it. In the weak form a packet's number is stored before its data, by
  * another instruction: how often that is seen shows whether the test could see a torn packet. */
+#if !defined(RUSHMEM_TEST_CHECK_H)
 #include "check.h"
+#endif
 
 /* `stats`, added up by all warps: rows whose packets were of different rounds, so that stores and loads met;
  * torn packets of the weak form; rows looked at. */
