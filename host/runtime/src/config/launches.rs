@@ -264,7 +264,7 @@ mod tests {
     #[test]
     fn no_more_blocks_than_fit_on_every_pe_s_gpu() {
         let launches = Launches::parse("reduce=100x512").unwrap();
-        for (together, given, own) in [(132, 100, 64), (66, 66, 33), (33, 33, 16), (1, 1, 1), (0, 1, 1)] {
+        for (together, given, own) in [(132, 100, 66), (66, 66, 33), (33, 33, 16), (1, 1, 1), (0, 1, 1)] {
             assert_eq!(launches.of("reduce", 1 << 20, true, together).blocks, given);
             assert_eq!(launches.of("alltoall", 1 << 20, true, together).blocks, own);
         }
