@@ -9,7 +9,7 @@
  * - What the slot set has said is kept, and not loaded again at the end.
  * - Of 16 warps an instruction for each word of 64 KiB is 64 cycles. So this is inline, as in a function each
  *   access of memory takes two more; words of a tile lie at distances that the compiler knows; and two
- *   members have a loop of their own (docs/performance-log.md, 21). */
+ *   members have a loop of their own (docs/performance-log.md, 22). */
 #ifndef RUSHMEM_IMPL_COLL_FEW_H
 #define RUSHMEM_IMPL_COLL_FEW_H
 
