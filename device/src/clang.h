@@ -42,6 +42,19 @@ static __device__ __forceinline__ uint32_t __shfl_sync(uint32_t lanes, uint32_t 
   asm volatile("shfl.sync.idx.b32 %0, %1, %2, 31, %3;" : "=r"(there) : "r"(value), "r"(from), "r"(lanes));
   return there;
 }
+static __device__ __forceinline__ int __all_sync(uint32_t lanes, int yes) {
+  int all;
+  asm volatile(
+      "{\n"
+      "  .reg .pred yes, all;\n"
+      "  setp.ne.b32 yes, %1, 0;\n"
+      "  vote.sync.all.pred all, yes, %2;\n"
+      "  selp.b32 %0, 1, 0, all;\n"
+      "}"
+      : "=r"(all)
+      : "r"(yes), "r"(lanes));
+  return all;
+}
 static __device__ __forceinline__ uint32_t __funnelshift_r(uint32_t low, uint32_t high, uint32_t shift) {
   uint32_t word;
   asm("shf.r.wrap.b32 %0, %1, %2, %3;" : "=r"(word) : "r"(low), "r"(high), "r"(shift));
