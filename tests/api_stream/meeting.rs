@@ -3,7 +3,7 @@
 
 use rushmem::testing::Pes;
 use rushmem::zerocopy::IntoBytes;
-use rushmem::{Prepared, Sum, Team};
+use rushmem::{Prepared, Sum, Team, TeamConfig};
 use rushmem_test_support::api_common::at_counts_as;
 
 use super::numbers::{reduced, Element};
@@ -161,5 +161,50 @@ fn slot_sets_of_the_world_are_the_same_to_streams_and_kernels() {
             }
             world.barrier_all().unwrap();
         }
+    });
+}
+
+/// Two launches of the table's widest fit on a GPU together: two members that launch them one way round and
+/// the other would else wait for each other for good.
+#[test]
+fn members_put_calls_on_two_streams_in_either_order() {
+    at_counts(&[2, 3], |world, rng| {
+        let all: Vec<u32> = (0..world.n_pes()).collect();
+        let team = world.team().configured(TeamConfig::default().slot_sets(2)).listed(&all);
+        let (team, n, me) = (team.unwrap().unwrap(), world.n_pes() as usize, world.my_pe().number());
+        team.prepare(&[Prepared::reduce::<u32, _>(Sum), Prepared::alltoall()]).unwrap();
+        let streams = [world.stream().unwrap(), world.stream().unwrap()];
+        // Bytes of a PE: around where the launches of the table change, and where they are widest.
+        for bytes in [8 << 10, 200 << 10, 400 << 10, 800 << 10, 1 << 20, 2 << 20] {
+            let len = (bytes / 4usize).next_multiple_of(n);
+            let array = || world.alloc::<u32>(len).unwrap();
+            let (x, sum, moved) = (array(), array(), array());
+            let seed = rng.next();
+            let of = |member: usize, round: u32| -> Vec<u32> {
+                let mut rng = Rng::new(seed).fork(u64::from(round) << 32 | member as u64);
+                (0..len).map(|_| rng.next() as u32).collect()
+            };
+            for round in 0..place::litmus_rounds(2) as u32 {
+                x.write(&of(me as usize, round)).unwrap();
+                world.barrier_all().unwrap();
+                for call in 0..8 {
+                    for which in 0..2 {
+                        match (which + me + call) % 2 {
+                            0 => streams[0].reduce(team.on(0), &sum, &x, Sum).unwrap(),
+                            _ => streams[1].alltoall(team.on(1), &moved, &x).unwrap(),
+                        }
+                    }
+                }
+                streams.iter().for_each(|stream| stream.synchronize().unwrap());
+                let members: Vec<Vec<u32>> = (0..n).map(|m| of(m, round)).collect();
+                let sums = (0..len).map(|i| members.iter().fold(0u32, |sum, m| sum.wrapping_add(m[i])));
+                assert!(sum.to_vec().unwrap() == sums.collect::<Vec<_>>(), "the sum of {bytes} bytes");
+                let block = len / n;
+                let blocks = members.iter().flat_map(|m| &m[me as usize * block..][..block]).copied();
+                assert!(moved.to_vec().unwrap() == blocks.collect::<Vec<_>>(), "alltoall of {bytes} bytes");
+                world.barrier_all().unwrap();
+            }
+        }
+        team.free().unwrap();
     });
 }

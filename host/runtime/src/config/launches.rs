@@ -51,6 +51,13 @@ impl LaunchOrigin {
 impl LaunchStep {
     /// No launch.
     pub(crate) const NONE: LaunchStep = step(0, 0, 0);
+
+    /// Its blocks that a multiprocessor surely takes. The kernels' bounds give a thread no more registers
+    /// than a block of [`MOST_THREADS`] may have, and registers are dealt out to warps. No GPU takes fewer
+    /// than 16 blocks (CUDA C++ Programming Guide, technical specifications by compute capability).
+    fn on_a_multiprocessor(&self) -> u64 {
+        u64::from(MOST_THREADS / 32 / self.threads.div_ceil(32).max(1)).min(16)
+    }
 }
 
 /// Which way the data of a collective takes, for people. The choice is made in the device's headers, and
@@ -197,14 +204,18 @@ impl Launches {
         given.map_or_else(|| default_steps(collective, gpu), |(_, steps)| steps)
     }
 
-    /// The step for so many bytes, with no more blocks than fit: `together` do, where a launch is alone on
-    /// the GPU of every PE; half of that is for another one beside it, unless the settings say otherwise.
-    pub(crate) fn of(&self, collective: &str, bytes: u64, gpu: bool, together: u64) -> LaunchStep {
+    /// The step for so many bytes, with no more blocks than fit: `multiprocessors` is what the GPU of every
+    /// PE has at least. What the settings give is alone there. Beside one of the table's launches there is
+    /// room for another of them: each has half of what fits, and leaves a multiprocessor free, as blocks are
+    /// dealt out to all of them in turn, and one of more threads may need a whole one.
+    pub(crate) fn of(&self, collective: &str, bytes: u64, gpu: bool, multiprocessors: u64) -> LaunchStep {
         let steps = self.steps(collective, gpu);
         // The first begins at 0.
         let mut step = steps.iter().rev().find(|step| step.from <= bytes).copied().unwrap_or(step(0, 1, 32));
         if gpu {
-            let most = if step.origin == LaunchOrigin::Given { together } else { together / 2 };
+            let fit = multiprocessors * step.on_a_multiprocessor();
+            let given = step.origin == LaunchOrigin::Given;
+            let most = if given { fit } else { (fit / 2).min(multiprocessors.saturating_sub(1)) };
             step.blocks = u64::from(step.blocks).min(most).max(1) as u32;
         }
         step
@@ -264,9 +275,16 @@ mod tests {
     #[test]
     fn no_more_blocks_than_fit_on_every_pe_s_gpu() {
         let launches = Launches::parse("reduce=100x512").unwrap();
-        for (together, given, own) in [(132, 100, 66), (66, 66, 33), (33, 33, 16), (1, 1, 1), (0, 1, 1)] {
-            assert_eq!(launches.of("reduce", 1 << 20, true, together).blocks, given);
-            assert_eq!(launches.of("alltoall", 1 << 20, true, together).blocks, own);
+        // 512 threads fit once on a multiprocessor, and the 256 of the table's step twice.
+        let multiprocessors = [(132, 100, 128), (66, 66, 65), (33, 33, 32), (2, 2, 1), (1, 1, 1), (0, 1, 1)];
+        for (gpu, given, own) in multiprocessors {
+            assert_eq!(launches.of("reduce", 1 << 20, true, gpu).blocks, given);
+            assert_eq!(launches.of("alltoall", 1 << 20, true, gpu).blocks, own);
+        }
+        let of_33 = [(1, 528), (32, 528), (33, 264), (128, 132), (129, 99), (256, 66), (257, 33), (512, 33)];
+        for (threads, blocks) in of_33 {
+            let launches = Launches::parse(&format!("reduce=1024x{threads}")).unwrap();
+            assert_eq!(launches.of("reduce", 0, true, 33).blocks, blocks, "of {threads} threads on 33");
         }
     }
 

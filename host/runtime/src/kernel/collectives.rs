@@ -196,10 +196,9 @@ impl Kernels {
         Ok(())
     }
 
-    /// Blocks of a collective that are surely resident together on every PE's GPU, which is what all PEs
-    /// launch alike: each multiprocessor takes one at least (the bounds that the kernels are compiled with).
-    /// 0 where a PE has no GPU.
-    pub(crate) fn blocks_together(&self) -> u64 {
+    /// Multiprocessors that every PE has at least, by which all PEs launch collectives alike: a GPU's, shared
+    /// out to the PEs that use it. 0 where a PE has no GPU.
+    pub(crate) fn multiprocessors(&self) -> u64 {
         self.core.collectives.least
     }
 

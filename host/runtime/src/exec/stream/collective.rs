@@ -77,7 +77,7 @@ unsafe fn start(
     let Some(launch) = call.check(caller, &place)? else { return Ok(()) };
     let advice = || format!("rushmem_team_prepare (Team::prepare) loads what {} needs", call.name());
     ahead(w, call, caller, &place)?;
-    let step = w.launches().of(call.name(), launch.bytes, gpu, w.kernels().blocks_together());
+    let step = w.launches().of(call.name(), launch.bytes, gpu, w.kernels().multiprocessors());
     let scope = if step.blocks > 1 { SEVERAL } else { ONE };
     let kernel = w.kernels().collective(&launch.instance(scope), Some(&on), &advice)?;
     let mut values: Vec<*const c_void> = vec![std::ptr::from_ref(&team).cast()];
@@ -98,8 +98,8 @@ pub(crate) fn prepare_collective(w: &impl Home, name: &str, op: i32, what: usize
         let (alone, place) = (Caller { me: 0, n: 1, gpu }, |_, at, _| Ok(at));
         if let Some(launch) = call.check(alone, &place).map_err(|e| e.context(&text))? {
             ahead(w, &call, alone, &place)?;
-            let together = !gpu || w.kernels().blocks_together() > 1;
-            for scope in scopes(w, name, gpu).filter(|scope| together || *scope == ONE) {
+            let several = !gpu || w.kernels().multiprocessors() > 1;
+            for scope in scopes(w, name, gpu).filter(|scope| several || *scope == ONE) {
                 let instance = launch.instance(scope);
                 w.kernels().collective(&instance, None, &String::new).map_err(|e| e.context(&text))?;
             }
