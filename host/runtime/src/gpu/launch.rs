@@ -5,7 +5,6 @@ use std::ffi::c_void;
 
 use cudarc::driver::sys::{self, CUfunction_attribute as Attribute, CUlaunchAttributeID as Id, CUresult};
 
-use super::device::Facts;
 use super::driver::{cu, failure};
 use super::module::Kernel;
 use super::stream::Stream;
@@ -27,7 +26,8 @@ pub(crate) struct Shape {
     pub(crate) cluster: Option<[u32; 3]>,
     /// Its blocks may start once those of the kernel before it on the stream have ended, while what that one
     /// wrote is still on its way: the kernel waits by itself until all of it is there, first of all. Where
-    /// the GPU or the driver does not know of that, and behind anything but a kernel, it starts as others do.
+    /// the GPU, the driver or the kernel's code does not know of that, and behind anything but a kernel, it
+    /// starts as others do.
     pub(crate) early: bool,
 }
 
@@ -125,7 +125,7 @@ impl Kernel {
         if let Some(cluster) = cluster {
             let (grid, cluster) = (cluster, Some(cluster));
             let shape = Shape { grid, block, shared, cooperative: false, cluster, early: false };
-            let mut attributes = shape.attributes(cuda.facts());
+            let mut attributes = shape.attributes();
             let config = shape.config(std::ptr::null_mut(), &mut attributes);
             // SAFETY: a function of a loaded module, a description that lives through the call; writes one
             // int.
@@ -136,6 +136,11 @@ impl Kernel {
         // SAFETY: a function of a loaded module; writes one int.
         unsafe { cu!(cuOccupancyMaxActiveBlocksPerMultiprocessor(&mut count, self.raw(), threads, shared)) }?;
         Ok(u64::try_from(count).unwrap_or(0) * u64::from(cuda.facts().sms))
+    }
+
+    /// Whether a launch that may start early does.
+    pub(crate) fn starts_early(&self) -> bool {
+        self.module.cuda().facts().early_launches && self.module.entry(self.index).waits_by_itself
     }
 
     /// Puts a launch on the stream. The argument values are copied before it returns.
@@ -170,7 +175,8 @@ impl Kernel {
         }
         let _current = cuda.current()?;
         self.admit(shape.block, shape.shared, shape.cluster)?;
-        let mut attributes = shape.attributes(cuda.facts());
+        let early = shape.early && self.starts_early();
+        let mut attributes = Shape { early, ..*shape }.attributes();
         let config = shape.config(stream.raw(), &mut attributes);
         let mut args: Vec<*mut c_void> = args.iter().map(|at| at.cast_mut()).collect();
         // SAFETY: as many arguments as parameters, which the call copies; the rest per contract.
@@ -203,7 +209,7 @@ fn dims([x, y, z]: [u32; 3]) -> String {
 }
 
 impl Shape {
-    fn attributes(&self, facts: &Facts) -> Vec<sys::CUlaunchAttribute> {
+    fn attributes(&self) -> Vec<sys::CUlaunchAttribute> {
         let mut list = Vec::new();
         let mut add = |id, set: &dyn Fn(&mut sys::CUlaunchAttributeValue)| {
             let mut value = sys::CUlaunchAttributeValue { pad: [0; 64] };
@@ -218,7 +224,7 @@ impl Shape {
                 value.clusterDim = sys::CUlaunchAttributeValue_union__bindgen_ty_1 { x, y, z };
             });
         }
-        if self.early && facts.early_launches {
+        if self.early {
             add(Id::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION, &|value| {
                 value.programmaticStreamSerializationAllowed = 1;
             });

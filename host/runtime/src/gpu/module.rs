@@ -8,7 +8,7 @@
 use std::ffi::CStr;
 use std::sync::Arc;
 
-use cudarc::driver::sys::{self, CUfunction, CUmodule, CUresult};
+use cudarc::driver::sys::{self, CUfunction, CUfunction_attribute, CUmodule, CUresult};
 
 use super::driver::{cu, failure, ignore};
 use super::stream::{Priority, Stream};
@@ -46,6 +46,14 @@ pub(super) struct KernelEntry {
     /// Offset in the argument buffer, and size.
     pub(super) layout: Vec<(usize, usize)>,
     pub(super) params: Vec<rushmem_arg_type_t>,
+    /// Whether it can wait for the kernel before it on its stream by itself: PTX has had `griddepcontrol.wait`
+    /// since the architecture 9.0 (PTX ISA), and what was compiled for an older one has nothing in its place.
+    pub(super) waits_by_itself: bool,
+}
+
+/// Whether PTX of that virtual architecture has `griddepcontrol`; the driver says 0 where it does not know.
+fn has_grid_dependencies(ptx: i32) -> bool {
+    ptx == 0 || ptx >= 90
 }
 
 /// A kernel, holding its module.
@@ -241,7 +249,12 @@ fn entry(raw: CUfunction) -> Result<KernelEntry> {
     }
     let sizes: Vec<usize> = layout.iter().map(|(_, size)| *size).collect();
     let params = names::params(&symbol, &sizes);
-    Ok(KernelEntry { raw, name: names::readable(&symbol), symbol, layout, params })
+    let mut ptx = 0;
+    let attribute = CUfunction_attribute::CU_FUNC_ATTRIBUTE_PTX_VERSION;
+    // SAFETY: a function of a loaded module; writes one int.
+    unsafe { cu!(cuFuncGetAttribute(&mut ptx, attribute, raw)) }?;
+    let waits_by_itself = has_grid_dependencies(ptx);
+    Ok(KernelEntry { raw, name: names::readable(&symbol), symbol, layout, params, waits_by_itself })
 }
 
 /// Tells code that others have loaded who and where its PE is; whether the code asks for that.
@@ -318,6 +331,13 @@ fn check_state(bytes: usize, [version, said]: [u32; 2]) -> Result<()> {
 mod tests {
     use super::*;
     use crate::error::code;
+
+    #[test]
+    fn only_code_of_architecture_9_on_waits_by_itself() {
+        for (ptx, waits) in [(0, true), (70, false), (89, false), (90, true), (100, true), (121, true)] {
+            assert_eq!(has_grid_dependencies(ptx), waits, "{ptx}");
+        }
+    }
 
     #[test]
     fn images_that_are_cut_off_are_refused() {

@@ -7,6 +7,7 @@ use super::*;
 use crate::gpu::driver::cu;
 use crate::gpu::launch::Shape;
 use crate::gpu::memop::MemOp;
+use crate::gpu::module::Module;
 
 pub(in crate::gpu) const SOURCE: &str =
     "__global__ void add(unsigned int *at, unsigned int v) { at[threadIdx.x] += v; }";
@@ -139,5 +140,66 @@ fn what_starts_early_sees_what_was_written_before() {
     unsafe {
         cu!(cuGraphExecDestroy(exec)).unwrap();
         cu!(cuGraphDestroy(graph)).unwrap();
+    }
+}
+
+/// The same as [`EARLY`]'s second kernel, a thread an element, as nvcc makes it for GPUs that have no early
+/// launches: nothing waits in it.
+const OF_AN_OLDER_GPU: &str = r#"
+.version 7.0
+.target sm_80
+.address_size 64
+.visible .entry early(.param .u64 to, .param .u64 at, .param .u32 n) {
+  .reg .pred %p;
+  .reg .b32 %r<6>;
+  .reg .b64 %d<6>;
+  ld.param.u64 %d1, [to];
+  ld.param.u64 %d2, [at];
+  ld.param.u32 %r1, [n];
+  mov.u32 %r2, %ctaid.x;
+  mov.u32 %r3, %ntid.x;
+  mov.u32 %r4, %tid.x;
+  mad.lo.u32 %r5, %r2, %r3, %r4;
+  setp.ge.u32 %p, %r5, %r1;
+  @%p ret;
+  mul.wide.u32 %d3, %r5, 4;
+  add.u64 %d4, %d1, %d3;
+  add.u64 %d5, %d2, %d3;
+  ld.global.u32 %r0, [%d5];
+  st.global.u32 [%d4], %r0;
+  ret;
+}
+"#;
+
+/// Code that cannot wait by itself starts as other kernels do, also where it is to start early.
+#[test]
+fn code_for_an_older_gpu_does_not_start_early() {
+    let name = "code_for_an_older_gpu_does_not_start_early";
+    let Some(t) = turn(name) else { return };
+    let Some(module) = load(name, &t, EARLY, &[]) else { return };
+    let old = match Module::load(&t.cuda, "old.ptx", OF_AN_OLDER_GPU.as_bytes(), &[]) {
+        Ok(module) => module,
+        Err(e) => {
+            eprintln!("SKIP {name}: the driver takes no PTX: {e}");
+            return;
+        }
+    };
+    const N: usize = 1 << 16;
+    let (late, early, old) =
+        (module.kernel("late").unwrap(), module.kernel("early").unwrap(), old.kernel("early").unwrap());
+    assert_eq!(early.starts_early(), t.cuda.facts().early_launches);
+    assert!(!old.starts_early());
+    let (a, b) = (t.memory(4 * N), t.memory(4 * N));
+    let (from, to, n, v) = (a.base() as u64, b.base() as u64, N as u32, 1u32);
+    t.write(a.base(), &vec![0; 4 * N]);
+    let _current = t.cuda.current().unwrap();
+    for round in 1..=20u32 {
+        let one_a_thread = Shape { early: true, ..shape(N as u32 / 256, 256) };
+        // SAFETY: memory that lives to the end of the test, values that match the kernels' parameters.
+        unsafe {
+            late.launch(&shape(64, 256), &[arg(&from), arg(&n), arg(&v)], &t.stream).unwrap();
+            old.launch(&one_a_thread, &[arg(&to), arg(&from), arg(&n)], &t.stream).unwrap();
+        }
+        assert!(t.read(b.base(), 4 * N) == round.to_le_bytes().repeat(N), "round {round}");
     }
 }
