@@ -1,6 +1,7 @@
 //! Kernels compiled for GPUs that the machine lacks (`RUSHMEM_COMPILE_FOR`).
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rushmem::testing::{self, Exit};
 use rushmem::{Pe, Prepared, Source, Sum, World};
@@ -94,6 +95,7 @@ fn code_of_collectives_on_streams_is_left_in_the_cache() {
     let Some(nvrtc) = nvrtc("code_of_collectives_on_streams_is_left_in_the_cache") else { return };
     let folder = tempfile::tempdir().unwrap();
     testing::pes(1)
+        .timeout(Duration::from_secs(240))
         .env("RUSHMEM_DEVICE", "cpu")
         .env("RUSHMEM_CACHE_DIR", folder.path())
         .env("RUSHMEM_NVRTC", nvrtc)

@@ -272,7 +272,8 @@ fn random_collectives_by_several_blocks() {
     let wide = "reduce=3x33;reducescatter=2x8;inscan=3x4;exscan=2x3;broadcast=3x33;fcollect=4x5;collect=2x2;\
         alltoall=1x7,64:3x7;alltoalls=2x9;alltoallv=3x3;sync=2x2;barrier=3x1";
     for n in [2, 3] {
-        let pes = seeded(place::pes(n)).env("RUSHMEM_COLLECTIVES", wide);
+        // On two cores beside other tests, that is a minute, and more.
+        let pes = seeded(place::pes(n)).timeout(Duration::from_secs(240)).env("RUSHMEM_COLLECTIVES", wide);
         // Each shape of each type is a kernel, which NVRTC compiles for some seconds.
         let steps = if on_gpus() { 8 } else { place::litmus_rounds(24) as u64 };
         pes.threads(|world| random(world, &mut Rng::new(seed()), steps));
