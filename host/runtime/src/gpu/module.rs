@@ -46,8 +46,9 @@ pub(super) struct KernelEntry {
     /// Offset in the argument buffer, and size.
     pub(super) layout: Vec<(usize, usize)>,
     pub(super) params: Vec<rushmem_arg_type_t>,
-    /// Whether it can wait for the kernel before it on its stream by itself: PTX has had `griddepcontrol.wait`
-    /// since the architecture 9.0 (PTX ISA), and what was compiled for an older one has nothing in its place.
+    /// Whether it can wait for the kernel before it on its stream by itself: PTX has `griddepcontrol.wait`
+    /// from the architecture 9.0 on (PTX ISA), and what was compiled for an older one has nothing in its
+    /// place.
     pub(super) waits_by_itself: bool,
 }
 
