@@ -295,9 +295,9 @@ impl Launch {
 
     /// Of a kernel that begins with `rushmem::await_stream()`: it may start while the kernel before it on the
     /// stream ends, and waits by itself, which takes a fraction of a microsecond off. Where the device has no
-    /// such launches, or `RUSHMEM_EARLY_LAUNCH=0`, as any other. A kernel that does not begin so reads and
-    /// writes what the kernel before it still does; so does one of PTX that was made for a compute capability
-    /// below 9.0, which has no such wait.
+    /// such launches, the kernel's code was made for a compute capability below 9.0 and has no such wait, or
+    /// `RUSHMEM_EARLY_LAUNCH=0`, as any other. A kernel that does not begin so reads and writes what the
+    /// kernel before it still does.
     pub fn early(self) -> Self {
         Launch { early: true, ..self }
     }
