@@ -51,6 +51,7 @@ check-cost: ## how many times as much processor time each example takes under RU
 test-all: test attack ## make test, make attack, and the whole grids that make test takes parts of
 	$(call step,the whole grids)
 	@scripts/check-device --full
+	@scripts/container build --stand-ins
 	@scripts/test --conformance
 	@scripts/deny bans licenses sources
 	@scripts/test-triton
@@ -58,7 +59,7 @@ test-all: test attack ## make test, make attack, and the whole grids that make t
 	@scripts/test-jax
 	@scripts/test-slurm
 	@RUSHMEM_TEST_ROUNDS=all $(CARGO) test -p rushmem-host --lib -- order_tests --nocapture
-	@RUSHMEM_TEST_ROUNDS=all $(CARGO) test --workspace --exclude rushmem-bootstrap-mpi --features rushmem/cudarc --test programs --test names
+	@RUSHMEM_TEST_ROUNDS=all $(CARGO) test --workspace --exclude rushmem-bootstrap-mpi --features rushmem/cudarc --test programs --test names --test device
 
 .PHONY: outside
 outside: ## what users have: packages for crates.io, the texts' code in another crate, the installation (after make test)

@@ -117,6 +117,16 @@ pub fn litmus_rounds(n: usize) -> usize {
     }
 }
 
+/// Rounds of what takes tens of seconds on the CPU device: a third, drawn anew in each run, and at least two;
+/// all of them on GPUs, and with RUSHMEM_TEST_ROUNDS (`make test-all`).
+pub fn long_rounds(n: usize) -> usize {
+    if on_gpus() || std::env::var_os("RUSHMEM_TEST_ROUNDS").is_some() {
+        n
+    } else {
+        n.div_ceil(3).max(2)
+    }
+}
+
 /// Rounds of host operations: one on a GPU's memory takes some 10 us, one on the host's a few ns.
 pub fn host_rounds(n: usize) -> usize {
     match (is_brief(), on_gpus()) {

@@ -87,8 +87,8 @@ fn churn(world: &World, rng: &mut Rng, first: usize, count: usize) {
     let after = footprint(world);
     assert_eq!(after.1, before.1, "descriptors");
     assert!(after.0 < before.0 + (1 << 20), "{before:?} {after:?}");
-    // The least of many, where there are many. A busy machine may be slow for seconds, but teams that cost more
-    // each time never become quick again: all PEs go on until all have been.
+    // The least of many, where there are many. A busy machine may be slow for seconds, but teams that cost
+    // more each time never become quick again: all PEs go on until all have been.
     let slow = |last| last >= at_first * 4 + Duration::from_micros(500);
     let (began, mut slow_pes) = (Instant::now(), [u64::from(count >= 100 && slow(at_last))]);
     loop {

@@ -66,7 +66,7 @@ fn random_collectives_agree_with_their_definition_at_every_scope() {
     at_all_counts(|world, rng| {
         let bench = loaded(world);
         for (i, scope) in [THREAD, WARP, BLOCK, 3].into_iter().enumerate() {
-            random(&bench, rng, Launch::new(1, BLOCK_SIZES[i % 3]), scope, (0, 0), 60);
+            random(&bench, rng, Launch::new(1, BLOCK_SIZES[i % 3]), scope, (0, 0), long_rounds(60));
         }
     });
 }
@@ -79,7 +79,7 @@ fn large_calls_of_a_block() {
         let bench = loaded(world);
         for (blocks, threads, scope) in [(1, 64, BLOCK), (2, 70, 3), (1, 32, WARP), (1, 1, THREAD)] {
             let (shape, room) = (Launch::new(blocks, threads), 600 << 10);
-            run(&bench, rng, "collectives_random", shape, scope, (0, 0), (30, room));
+            run(&bench, rng, "collectives_random", shape, scope, (0, 0), (long_rounds(30), room));
         }
     });
 }
@@ -155,7 +155,9 @@ fn all_blocks_of_a_launch_make_one_call() {
 #[test]
 fn large_calls_of_a_grid() {
     let launches = [(4, 64), (2, 128), (3, 32)];
-    at_counts(&[2, 3, 5], |world, rng| grids(world, rng, 3 << 20, &launches, 8, Some(&loaded(world))));
+    at_counts(&[2, 3, 5], |world, rng| {
+        grids(world, rng, 3 << 20, &launches, long_rounds(8), Some(&loaded(world)))
+    });
 }
 
 #[test]

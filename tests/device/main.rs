@@ -25,7 +25,7 @@ mod storm;
 mod waits;
 
 use api_common::bench::{kernels, made_quickly, with_queues, Bench, BLOCK, SCOPES, THREAD, WARP};
-use api_common::place::{all_mapped, is_brief, litmus_rounds, on_gpus, processes, rounds, skip};
+use api_common::place::{all_mapped, is_brief, litmus_rounds, long_rounds, on_gpus, processes, rounds, skip};
 use api_common::{at_counts, longer, Rng};
 use rushmem::{ByValue, KernelArgs, Launch, SymSlice, World};
 

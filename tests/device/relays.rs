@@ -23,7 +23,8 @@ struct Relays {
 }
 
 /// Calls of each shape: blocks, threads, scope, slot set, and packets of the set, if not its own number.
-/// There are twice as many as PEs, so that each is the root.
+/// There are as many as PEs, or twice as many,
+/// so that each is the root.
 fn calls(room: usize, shapes: &[(u32, u32, i32, u32, u32)]) {
     // All counts take a minute; `make attack` runs them.
     let counts: &[u32] = if longer(1) > 1 { &[3, 4, 5, 8] } else { &[3, 5] };
@@ -32,6 +33,7 @@ fn calls(room: usize, shapes: &[(u32, u32, i32, u32, u32)]) {
         let memory = || world.alloc_aligned::<u8>(room, 128).unwrap();
         let (dst, src, words) = (memory(), memory(), world.alloc::<u64>(1024).unwrap());
         words.fill(0).unwrap();
+        let n = world.n_pes() as usize;
         for &(blocks, threads, scope, set, packets) in shapes {
             let args = Relays {
                 dst: dst.as_ptr(),
@@ -39,7 +41,7 @@ fn calls(room: usize, shapes: &[(u32, u32, i32, u32, u32)]) {
                 words: words.as_ptr(),
                 room: room as u64,
                 seed: rng.next(),
-                steps: litmus_rounds(2 * world.n_pes() as usize) as i32,
+                steps: litmus_rounds(long_rounds(2 * n).max(n)) as i32,
                 scope,
                 set,
                 packets,

@@ -14,7 +14,7 @@ const SLOTS: usize = 64;
 const BYTES: usize = 1 << 16;
 /// The address by which requests name the memory.
 const NAMED: u64 = 0x4000;
-const LIMIT: Duration = Duration::from_secs(10);
+const LIMIT: Duration = Duration::from_secs(30);
 
 /// What lies where a kernel would write.
 #[repr(C, align(64))]
