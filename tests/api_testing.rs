@@ -155,7 +155,7 @@ fn grandchildren_and_hanging_pes_are_killed_with_the_job() {
             }
         },
         |job| {
-            let limit = Duration::from_secs(20);
+            let limit = Duration::from_secs(60);
             let pids: Vec<u32> = [0, 1]
                 .map(|pe| job.wait_for_line(Pe::new(pe), "CHILD=", limit))
                 .iter()
@@ -181,11 +181,11 @@ fn pes_that_still_run_are_killed_when_the_parents_side_returns() {
             std::thread::sleep(Duration::from_secs(1000));
         },
         |job| {
-            job.wait_for_line(Pe::new(0), "UP", Duration::from_secs(20));
+            job.wait_for_line(Pe::new(0), "UP", Duration::from_secs(60));
             pid = job.pid(Pe::new(0));
         },
     );
-    assert!(dies_within(pid, Duration::from_secs(20)));
+    assert!(dies_within(pid, Duration::from_secs(60)));
 }
 
 #[test]
@@ -213,7 +213,7 @@ fn pes_die_with_the_test_process_however_that_ends() {
     assert!(pids.len() == 2 && pids.iter().all(|pid| is_alive(*pid)), "{pids:?}");
     test.kill().unwrap();
     test.wait().unwrap();
-    assert!(pids.iter().all(|pid| dies_within(*pid, Duration::from_secs(20))));
+    assert!(pids.iter().all(|pid| dies_within(*pid, Duration::from_secs(60))));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use rushmem::testing::{self, Exit, Pes};
 use rushmem::{Pe, World};
 use rushmem_test_support::api_common::place::{hosts, on_gpus, pes};
 
-const LIMIT: Duration = Duration::from_secs(30);
+const LIMIT: Duration = Duration::from_secs(60);
 
 #[test]
 fn every_peer_is_reported_with_its_way_and_the_reason() {
@@ -59,7 +59,7 @@ fn the_fake_network_is_one_of_threads() {
         });
     }
     // Processes get an error that says so.
-    for error in start(fake().env("RUSHMEM_INIT_TIMEOUT", "20"), 3) {
+    for error in start(fake().env("RUSHMEM_INIT_TIMEOUT", "50"), 3) {
         assert!(error.contains("RUSHMEM_TRANSPORT=fake") && error.contains("one process"), "{error}");
     }
 }
@@ -105,7 +105,7 @@ fn a_direct_way_to_another_host_is_an_error_at_the_start() {
 #[test]
 fn a_ucx_that_is_missing_is_missed_only_where_it_is_needed() {
     let without =
-        |n| testing::pes(n).env("RUSHMEM_UCX_LIB", "/nonexistent").env("RUSHMEM_INIT_TIMEOUT", "20");
+        |n| testing::pes(n).env("RUSHMEM_UCX_LIB", "/nonexistent").env("RUSHMEM_INIT_TIMEOUT", "50");
     without(3).env("RUSHMEM_TRANSPORT", "auto").env("RUSHMEM_PES_PER_NODE", "").run(|world| {
         world.barrier_all().unwrap();
     });
@@ -124,7 +124,7 @@ fn a_ucx_that_is_missing_is_missed_only_where_it_is_needed() {
 #[test]
 fn a_ucx_that_one_pe_misses_is_missed_by_all() {
     let Some(hosts) = hosts("a_ucx_that_one_pe_misses_is_missed_by_all", 3, 1) else { return };
-    let pes = hosts.env("RUSHMEM_INIT_TIMEOUT", "20").env_for(Pe::new(1), "RUSHMEM_UCX_LIB", "/nonexistent");
+    let pes = hosts.env("RUSHMEM_INIT_TIMEOUT", "50").env_for(Pe::new(1), "RUSHMEM_UCX_LIB", "/nonexistent");
     let said = start(pes, 3);
     assert!(said[1].contains("/nonexistent") && said[1].contains("apt-get install"), "{}", said[1]);
     for error in [&said[0], &said[2]] {
@@ -135,7 +135,7 @@ fn a_ucx_that_one_pe_misses_is_missed_by_all() {
 #[test]
 fn pes_that_ask_for_different_ways_are_told_who_did() {
     for ways in [["auto", "auto", "ucx"], ["ucx", "fake", "ucx"], ["direct", "auto", "auto"]] {
-        let mut pes = testing::pes(3).env("RUSHMEM_INIT_TIMEOUT", "20");
+        let mut pes = testing::pes(3).env("RUSHMEM_INIT_TIMEOUT", "50");
         for (pe, way) in (0u32..).zip(ways) {
             pes = pes.env_for(Pe::new(pe), "RUSHMEM_TRANSPORT", way);
         }
@@ -150,7 +150,7 @@ fn pes_that_ask_for_different_ways_are_told_who_did() {
 /// Starts a job whose PEs have these `RUSHMEM_DEVICE`s; each PE's error.
 fn start_with(devices: &[&str]) -> Vec<String> {
     let n = devices.len() as u32;
-    let mut pes = testing::pes(n).env("RUSHMEM_INIT_TIMEOUT", "20");
+    let mut pes = testing::pes(n).env("RUSHMEM_INIT_TIMEOUT", "50");
     for (pe, device) in (0u32..).zip(devices) {
         pes = pes.env_for(Pe::new(pe), "RUSHMEM_DEVICE", device);
     }

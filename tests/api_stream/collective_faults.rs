@@ -6,7 +6,7 @@ use rushmem_test_support::api_common::place::{all_mapped, processes};
 
 use crate::*;
 
-const LIMIT: Duration = Duration::from_secs(30);
+const LIMIT: Duration = Duration::from_secs(60);
 
 #[test]
 fn what_is_wrong_with_a_collective_is_said_at_the_call() {
@@ -82,7 +82,7 @@ fn members_whose_calls_on_streams_differ_get_an_error_each() {
         return place::skip(NAME, "of a member that is not mapped, and waits too, nothing is known");
     }
     for how in ["another size", "another collective"] {
-        testing::pes(2).env("HOW", how).env("RUSHMEM_WAIT_TIMEOUT", "20").supervise(
+        testing::pes(2).env("HOW", how).env("RUSHMEM_WAIT_TIMEOUT", "50").supervise(
             |_| {
                 with_team(|world, team, stream, x| {
                     let second = world.my_pe().number() == 1;
@@ -115,7 +115,7 @@ fn two_streams_in_one_slot_set_are_an_error() {
     if !processes("two_streams_in_one_slot_set_are_an_error") {
         return;
     }
-    testing::pes(2).env("RUSHMEM_WAIT_TIMEOUT", "20").supervise(
+    testing::pes(2).env("RUSHMEM_WAIT_TIMEOUT", "50").supervise(
         |_| {
             with_team(|world, team, stream, x| {
                 if world.my_pe().number() == 0 {

@@ -10,7 +10,7 @@ use rushmem::{ErrorCode, Pe};
 use crate::*;
 
 const FAULTS: &str = kernels!("faults.cu");
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(60);
 /// Codes and names of `RUSHMEM_COLLECTIVE_*`.
 const NAMES: [(i32, &str); 10] = [
     (1, "sync"),

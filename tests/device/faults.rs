@@ -13,7 +13,7 @@ use rushmem::{Device, ErrorCode, Pe};
 use crate::*;
 
 const FAULTS: &str = kernels!("faults.cu");
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// Launches without waiting for the end.
 fn start(world: &World, name: &str, args: impl KernelArgs) {

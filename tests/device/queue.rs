@@ -153,7 +153,7 @@ pub(crate) fn fails(
     code: ErrorCode,
     says: &[&str],
 ) {
-    fails_in(Launch::new(1, 1), "20", pes, (source, kernel), die, code, says);
+    fails_in(Launch::new(1, 1), "50", pes, (source, kernel), die, code, says);
 }
 
 /// The same of a launch of that shape, where no wait may take longer than so many seconds.

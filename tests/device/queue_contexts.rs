@@ -243,7 +243,7 @@ fn a_peer_that_dies_ends_blocks_in_all_contexts() {
         let dies = |pes: Pes| {
             let says = ["PE 1", "contexts_go_on"];
             let launch = Launch::new(4, 2);
-            fails_in(launch, "20", pes, (CONTEXTS, "contexts_go_on"), true, ErrorCode::PeerDead, &says);
+            fails_in(launch, "50", pes, (CONTEXTS, "contexts_go_on"), true, ErrorCode::PeerDead, &says);
         };
         dies(over_contexts(2, 2, None));
         match stand_in_of_processes() {
@@ -260,6 +260,6 @@ fn a_lost_link_of_one_context_ends_the_job() {
         let pes = over_contexts(2, 3, None).env("RUSHMEM_QUEUE_LOSE", "30");
         let says = ["PE 1", "does not answer (syndrome 0x15)", "contexts_go_on"];
         let launch = Launch::new(3, 1);
-        fails_in(launch, "20", pes, (CONTEXTS, "contexts_go_on"), false, ErrorCode::PeerDead, &says);
+        fails_in(launch, "50", pes, (CONTEXTS, "contexts_go_on"), false, ErrorCode::PeerDead, &says);
     }
 }

@@ -364,7 +364,7 @@ fn act(part: &str, flavour: &str) {
         "late" => {
             // Late enough for the others to tell each other that they are there; those messages must all be
             // received before leaving, and nobody may be accused.
-            let b = load(flavour, limits(8.0)).expect("the bootstrap starts");
+            let b = load(flavour, limits(60.0)).expect("the bootstrap starts");
             for late in [1, 3] {
                 if b.rank() == late {
                     std::thread::sleep(Duration::from_millis(3000));

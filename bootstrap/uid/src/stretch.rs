@@ -58,9 +58,14 @@ mod tests {
         let first = start.elapsed();
         // A digest takes a microsecond; on any machine this takes thousands of them.
         assert!(first.as_millis() >= 3, "{first:?}");
-        let start = Instant::now();
-        (0..100).for_each(|_| assert_eq!(stretch(&secret, b"job"), Ok(token.clone())));
-        assert!(start.elapsed() < first, "{:?} for 100 after {first:?} for one", start.elapsed());
+        // The best of three: the machine does other things as well.
+        let hundred = || {
+            let start = Instant::now();
+            (0..100).for_each(|_| assert_eq!(stretch(&secret, b"job"), Ok(token.clone())));
+            start.elapsed()
+        };
+        let later = (0..3).map(|_| hundred()).min().expect("three tries");
+        assert!(later < first, "{later:?} for 100 after {first:?} for one");
         println!("stretched in {first:?}");
         assert_ne!(stretch(&secret, b"joc"), Ok(token.clone()));
         assert_ne!(stretch(&secret[1..], b"job"), Ok(token));

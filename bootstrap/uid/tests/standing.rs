@@ -14,7 +14,7 @@ fn config(rank: u32, n_ranks: u32, limit: Duration) -> UidConfig {
 #[test]
 fn one_id_serves_world_after_world() {
     let (uid, rendezvous) = Uid::create_standing(Some("lo")).expect("a unique ID");
-    let limit = Duration::from_secs(30);
+    let limit = Duration::from_secs(90);
     std::thread::scope(|s| {
         for me in 0..RANKS {
             let uid = &uid;
@@ -36,13 +36,13 @@ fn one_id_serves_world_after_world() {
     });
     let begin = Instant::now();
     drop(rendezvous);
-    assert!(begin.elapsed() < Duration::from_secs(5), "dropping took {:?}", begin.elapsed());
+    assert!(begin.elapsed() < Duration::from_secs(45), "dropping took {:?}", begin.elapsed());
 }
 
 #[test]
 fn when_the_launcher_lets_go_nobody_waits_on() {
     let (uid, rendezvous) = Uid::create_standing(Some("lo")).expect("a unique ID");
-    let limit = Duration::from_secs(30);
+    let limit = Duration::from_secs(90);
     std::thread::scope(|s| {
         for rank in 0..2 {
             let uid = &uid;
@@ -60,6 +60,6 @@ fn when_the_launcher_lets_go_nobody_waits_on() {
         drop(rendezvous);
         let (error, took) = lonely.join().expect("no panic");
         assert_eq!(error.kind, BootErrorKind::PeerDead, "{error}");
-        assert!(took < Duration::from_secs(10), "{took:?}");
+        assert!(took < Duration::from_secs(45), "{took:?}");
     });
 }

@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 use rushmem_bootstrap_abi::{BootError, BootErrorKind, Bootstrap};
 use rushmem_bootstrap_uid::{join_address, join_uid, Uid, UidBootstrap, UidConfig};
 
-const LIMIT: Duration = Duration::from_secs(30);
+const LIMIT: Duration = Duration::from_secs(90);
 
 fn config(rank: u32, n: u32) -> UidConfig {
     UidConfig { init_timeout: LIMIT, timeout: LIMIT, ..UidConfig::new(rank, n) }
 }
 
-/// Runs `body` on a thread for each of `ranks`; results in the order of `ranks`, all within a minute.
+/// Runs `body` on a thread for each of `ranks`; results in the order of `ranks`, all within two minutes.
 fn ranks<T: Send + 'static>(ranks: &[u32], body: impl Fn(u32) -> T + Send + Clone + 'static) -> Vec<T> {
     let (tx, rx) = mpsc::channel();
     for (at, rank) in ranks.iter().copied().enumerate() {
@@ -23,11 +23,11 @@ fn ranks<T: Send + 'static>(ranks: &[u32], body: impl Fn(u32) -> T + Send + Clon
         });
     }
     drop(tx);
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + Duration::from_secs(120);
     let mut results: Vec<(usize, T)> = Vec::new();
     while results.len() < ranks.len() {
         let left = deadline.saturating_duration_since(Instant::now());
-        results.push(rx.recv_timeout(left).expect("every rank ends within a minute, without a panic"));
+        results.push(rx.recv_timeout(left).expect("every rank ends within two minutes, without a panic"));
     }
     results.sort_by_key(|r| r.0);
     results.into_iter().map(|r| r.1).collect()

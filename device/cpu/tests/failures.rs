@@ -147,7 +147,7 @@ fn the_stop_flag_ends_a_spinning_kernel() {
             let start = Instant::now();
             // SAFETY: the kernel takes one int.
             let result = unsafe { kernel.run(&shape(3, 70), &[arg(&how)], std::ptr::null(), &stop) };
-            assert!(start.elapsed() < Duration::from_secs(20));
+            assert!(start.elapsed() < Duration::from_secs(60));
             result
         });
         assert_eq!(result, Err(RunError::Stopped), "way {how}");

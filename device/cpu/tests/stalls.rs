@@ -135,7 +135,7 @@ fn polling_with_plain_loads_ends() {
     let bench = Bench::new();
     let module = bench.module(POLLS);
     let threads = 64;
-    for (name, limit) in [("volatiles", 20), ("counts", 20), ("chain", 40), ("locks", 20)] {
+    for (name, limit) in [("volatiles", 60), ("counts", 60), ("chain", 80), ("locks", 60)] {
         let mut words = vec![0i32; 2000];
         let pointer = words.as_mut_ptr();
         let start = Instant::now();

@@ -246,7 +246,7 @@ fn those_that_will_not_end_are_killed_and_the_time_is_kept() {
     let mark = unique();
     let ended = run("a:1,b:1", &["--timeout", "0.7"], &format!("trap '' TERM; sleep {mark}; sleep {mark}"));
     assert_eq!(ended.code, Some(124), "{}", ended.err);
-    assert!(ended.took < Duration::from_secs(20), "{:?}", ended.took);
+    assert!(ended.took < Duration::from_secs(50), "{:?}", ended.took);
     assert_eq!(marked(&mark), []);
 }
 

@@ -39,7 +39,7 @@ impl Fake {
             cv.notify_all();
         }
         let (t, late) = cv
-            .wait_timeout_while(t, Duration::from_secs(20), |t| t.round == round && t.death.is_none())
+            .wait_timeout_while(t, Duration::from_secs(90), |t| t.round == round && t.death.is_none())
             .unwrap();
         if t.round == round {
             let kind = if late.timed_out() { BootErrorKind::Timeout } else { BootErrorKind::PeerDead };
@@ -193,6 +193,6 @@ mod tests {
             let panic = ended.expect_err("one has panicked");
             assert_eq!(panic.downcast_ref::<&str>(), Some(&"on purpose"));
         }
-        assert!(start.elapsed() < Duration::from_secs(10), "it took {:?}", start.elapsed());
+        assert!(start.elapsed() < Duration::from_secs(60), "it took {:?}", start.elapsed());
     }
 }

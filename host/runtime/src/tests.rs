@@ -161,10 +161,14 @@ fn a_pe_that_leaves_is_named_within_a_moment() {
 
 #[test]
 fn two_threads_of_a_pe_cannot_mix_their_collective_calls() {
+    let busy = AtomicU64::new(0);
     worlds(2, |w| {
-        let busy = AtomicU64::new(0);
         if w.my_pe() == 1 {
-            std::thread::sleep(Duration::from_millis(100));
+            // One of the other's threads waits for it, until the other thread has come.
+            let start = Instant::now();
+            while busy.load(Ordering::Relaxed) == 0 && start.elapsed() < Duration::from_secs(60) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
             return w.sync_all(Call::SyncAll).unwrap();
         }
         std::thread::scope(|s| {

@@ -199,7 +199,7 @@ fn who_does_not_hold_the_secret_is_not_welcomed() {
             };
             let start = Instant::now();
             let mut told = join();
-            while !told.message.contains("RUSHMEM_JOB_SECRET") && start.elapsed() < LONG / 2 {
+            while !told.message.contains("RUSHMEM_JOB_SECRET") && start.elapsed() < LONG * 3 / 4 {
                 told = join();
             }
             told

@@ -57,9 +57,12 @@ fn a_kernel_with_the_whole_device_library() {
     let instances = [("scale<float>", "_Z5scaleIfEvPT_S0_"), ("scale<uint64_t>", "_Z5scaleIyEvPT_S0_")];
     assert_eq!(first.instances, instances.map(|(asked, symbol)| (asked.to_owned(), symbol.to_owned())));
     // From the cache now, which a compiler that cannot work shows.
-    let start = std::time::Instant::now();
-    assert_eq!(compiler.compile("ring.cu", RING).unwrap(), first);
-    let cached = start.elapsed();
+    let again = || {
+        let start = std::time::Instant::now();
+        assert_eq!(compiler.compile("ring.cu", RING).unwrap(), first);
+        start.elapsed()
+    };
+    let cached = (0..3).map(|_| again()).min().unwrap();
     assert!(cached < std::time::Duration::from_secs(2), "{cached:?}");
     // A damaged entry is made again.
     let cubin = walk(&temp.path().join("cache")).into_iter().find(|p| p.ends_with("kernel.cubin")).unwrap();

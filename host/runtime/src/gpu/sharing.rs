@@ -274,7 +274,7 @@ mod tests {
                         let made = || is_loaded[round].load(Ordering::Acquire).then_some(());
                         let make = || {
                             match gate {
-                                Some(gate) => gate.load(Duration::from_secs(20), "code", || driver.load()),
+                                Some(gate) => gate.load(Duration::from_secs(90), "code", || driver.load()),
                                 None => driver.load(),
                             }
                             is_loaded[round].store(true, Ordering::Release);
@@ -282,7 +282,7 @@ mod tests {
                         };
                         turns.get_or_make(made, make).expect("it cannot fail");
                         match gate {
-                            Some(gate) => gate.launch(Duration::from_secs(20), || driver.launch(pe)),
+                            Some(gate) => gate.launch(Duration::from_secs(90), || driver.launch(pe)),
                             None => driver.launch(pe),
                         }
                     }

@@ -47,7 +47,7 @@ fn ask(
 #[test]
 fn what_a_failed_launch_claimed_comes_back_and_no_other_streams_claims_do() {
     // There are 512 places for answers.
-    let env = [("RUSHMEM_TRANSPORT", "fake"), ("RUSHMEM_PES_PER_NODE", "1"), ("RUSHMEM_WAIT_TIMEOUT", "30")];
+    let env = [("RUSHMEM_TRANSPORT", "fake"), ("RUSHMEM_PES_PER_NODE", "1"), ("RUSHMEM_WAIT_TIMEOUT", "90")];
     let beside = run(2, &env, |w| {
         let words = w.alloc(8 * WORDS, 8).unwrap().unwrap() as *mut u64;
         let wrong = word(w);

@@ -66,7 +66,7 @@ mod tests {
         let error = beside(&health, "x.cu", move || held.recv().is_ok()).unwrap_err();
         assert_eq!(error.code, code::PEER_DEAD);
         assert!(error.message.contains("PE 1 died") && error.message.contains("x.cu"), "{error}");
-        assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+        assert!(start.elapsed() < Duration::from_secs(60), "{:?}", start.elapsed());
         drop(release);
         other.join().unwrap();
     }

@@ -199,8 +199,8 @@ mod tests {
         let place = |thread| place_of(&of(thread, 0));
         assert_eq!(printed.latest(&place(2), |_| true), Some(of(2, 20)));
         assert_eq!(printed.latest(&place(9), |_| true), None);
-        assert_eq!(printed.of_another(Duration::from_secs(9), |_| true), Some(of(3, 30)));
-        assert_eq!(printed.of_another(Duration::from_secs(9), |r| r.from_pe == 10), Some(of(1, 10)));
+        assert_eq!(printed.of_another(Duration::from_secs(900), |_| true), Some(of(3, 30)));
+        assert_eq!(printed.of_another(Duration::from_secs(900), |r| r.from_pe == 10), Some(of(1, 10)));
         assert_eq!(printed.of_another(Duration::from_millis(50), |r| r.from_pe == 10), None);
     }
 }

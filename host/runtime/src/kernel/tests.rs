@@ -255,7 +255,7 @@ fn a_broken_job_ends_kernels_and_leaving_with_one_in_flight_does_not_hang() {
         let e = w.kernels().synchronize().unwrap_err();
         assert_eq!(e.code, code::PEER_DEAD);
         assert!(e.message.contains("`wait_for`") && e.message.contains("PE 1"), "{e}");
-        assert!(start.elapsed() < Duration::from_secs(20));
+        assert!(start.elapsed() < Duration::from_secs(60));
         assert_eq!(w.kernels().load("test.cu", SOURCE, vec![]).err().unwrap().code, code::PEER_DEAD);
         start
     });

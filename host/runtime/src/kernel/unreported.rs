@@ -89,7 +89,7 @@ mod tests {
             .unwrap_err();
         assert_eq!(e.code, code::LAUNCH, "{e}");
         let took = start.elapsed();
-        assert!(took >= 2 * GRACE && took < Duration::from_secs(10), "{took:?} {} polls", polls.get());
+        assert!(took >= 2 * GRACE && took < Duration::from_secs(60), "{took:?} {} polls", polls.get());
         // The reason is still there, to be reported.
         assert_eq!(state.take_failure().0, RUSHMEM_DEVICE_FAIL_TIMEOUT);
     }

@@ -191,7 +191,7 @@ fn a_process_that_ends_calls_the_network_no_more() {
         std::thread::sleep(Duration::from_millis(20));
         drop(held);
     });
-    assert!(begin.elapsed() < Duration::from_secs(10));
+    assert!(begin.elapsed() < Duration::from_secs(60));
     let mut engine = far.shared.lock();
     let waiter = engine.waiter();
     engine.quiet(None, Done::Waiter(waiter)).unwrap();
@@ -202,6 +202,6 @@ fn a_process_that_ends_calls_the_network_no_more() {
     let held = far.shared.lock();
     let begin = Instant::now();
     far.halt();
-    assert!(begin.elapsed() < Duration::from_secs(5), "halting waits for ever");
+    assert!(begin.elapsed() < Duration::from_secs(60), "halting waits for ever");
     drop(held);
 }

@@ -19,9 +19,9 @@ use crate::word::Update;
 use crate::world::World;
 use rushmem_abi::c::*;
 
-/// A few seconds bound everything, so that a defect fails instead of hanging.
+/// These bound everything, so that a defect fails instead of hanging.
 pub(super) const BOUNDED: [(&str, &str); 3] =
-    [("RUSHMEM_WAIT_TIMEOUT", "30"), ("RUSHMEM_TIMEOUT", "30"), ("RUSHMEM_STALL_REPORT", "0")];
+    [("RUSHMEM_WAIT_TIMEOUT", "90"), ("RUSHMEM_TIMEOUT", "90"), ("RUSHMEM_STALL_REPORT", "0")];
 
 pub(super) fn job(n: u32, f: impl Fn(&World) + Sync) {
     worlds_with(n, &BOUNDED, |w| {

@@ -162,7 +162,7 @@ fn a_broken_job_ends_what_streams_wait_for() {
             assert!(e.message.contains("barrier_all on a stream"), "{e}");
             assert_eq!(signal_op(w, sig, SignalOp::Set(1), 0, stream).unwrap_err().code, code::PEER_DEAD);
         }
-        assert!(start.elapsed() < Duration::from_secs(10));
+        assert!(start.elapsed() < Duration::from_secs(60));
         w.abort("PE 1 is gone");
     });
 }

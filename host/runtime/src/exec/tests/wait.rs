@@ -161,5 +161,5 @@ fn a_death_ends_waits_and_loops_around_tests() {
         assert_eq!(e.code, code::PEER_DEAD, "{e}");
         assert!(e.message.contains("PE 2"), "{e}");
     });
-    assert!(started.elapsed() < Duration::from_secs(10));
+    assert!(started.elapsed() < Duration::from_secs(60));
 }
