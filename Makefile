@@ -59,7 +59,8 @@ test-all: test attack ## make test, make attack, and the whole grids that make t
 	@scripts/test-jax
 	@scripts/test-slurm
 	@RUSHMEM_TEST_ROUNDS=all $(CARGO) test -p rushmem-host --lib -- order_tests --nocapture
-	@RUSHMEM_TEST_ROUNDS=all $(CARGO) test --workspace --exclude rushmem-bootstrap-mpi --features rushmem/cudarc --test programs --test names --test device
+	@RUSHMEM_TEST_ROUNDS=all $(CARGO) test --workspace --exclude rushmem-bootstrap-mpi --features rushmem/cudarc --test programs --test names
+	@RUSHMEM_TEST_ROUNDS=all $(CARGO) test -p rushmem --features rushmem/cudarc --test device -- --test-threads 1 collectives:: relays::
 
 .PHONY: outside
 outside: ## what users have: packages for crates.io, the texts' code in another crate, the installation (after make test)

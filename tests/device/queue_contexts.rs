@@ -147,7 +147,7 @@ fn a_fence_orders_while_all_contexts_are_busy() {
         let bench = Bench::new(world, CONTEXTS);
         let (blocks, threads) = (6u32, 16u32);
         let noise = world.alloc::<u64>(((blocks - 3) * threads) as usize).unwrap();
-        litmus(world, long_rounds(rounds(30).max(20)), |args| {
+        litmus(world, rounds(30).max(20), |args| {
             let launch = Launch::new(blocks, threads);
             bench.run("contexts_noise", launch, (&bench.report, ByValue(args), &noise));
         });
