@@ -108,7 +108,7 @@ const SIZED: &[LaunchStep] = &[
     measured(384 << 10, 64, 256),
     measured(768 << 10, 128, 256),
     measured((2 << 20) + 1, 64, 128),
-    measured(32 << 20, 64, 256),
+    measured(32 << 20, 128, 128),
 ];
 /// Of what sends all of its array to each member.
 const TO_ALL: &[LaunchStep] = &[
@@ -119,7 +119,7 @@ const TO_ALL: &[LaunchStep] = &[
     measured(192 << 10, 64, 256),
     measured(384 << 10, 128, 256),
     measured((1 << 20) + 1, 64, 128),
-    measured(32 << 20, 64, 256),
+    measured(32 << 20, 128, 128),
 ];
 /// One way, where more blocks than 64 gain nothing at 1 MiB.
 const ONE_WAY: &[LaunchStep] = &[
@@ -131,7 +131,7 @@ const ONE_WAY: &[LaunchStep] = &[
     measured(384 << 10, 128, 256),
     measured(768 << 10, 64, 256),
     measured((1 << 20) + 1, 64, 128),
-    measured(32 << 20, 64, 256),
+    measured(8 << 20, 128, 128),
 ];
 /// Sizes that members tell each other.
 const UNSIZED: &[LaunchStep] = &[step(0, 1, 512)];
@@ -268,7 +268,7 @@ mod tests {
             assert_eq!((step.blocks, step.threads), expected, "{collective} of {bytes} bytes");
         }
         let step = launches.of("fcollect", 1 << 30, true, 132);
-        assert_eq!((step.blocks, step.threads, step.origin), (64, 256, LaunchOrigin::Measured));
+        assert_eq!((step.blocks, step.threads, step.origin), (128, 128, LaunchOrigin::Measured));
         assert_eq!(launches.of("reduce", 1, true, 132).origin, LaunchOrigin::Given);
     }
 
