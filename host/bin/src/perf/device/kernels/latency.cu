@@ -41,11 +41,12 @@ template <typename Scope> DEV void get_latency_staged(const job &j) {
 /* Words of 8 bytes, one to a thread and round after round where there are more words than threads. */
 template <typename Scope> DEV void p_latency(const job &j) {
   uint64_t *to = reinterpret_cast<uint64_t *>(j.to);
-  const uint64_t n = j.bytes / 8;
+  /* Worked out once: the compiler would ask for all three of a thread's indices in each round. */
+  const uint64_t n = j.bytes / 8, rank = fresh(uint64_t(Scope::rank())), size = fresh(uint64_t(Scope::size()));
   timed<false>(j, [&](uint64_t) {
-    for (uint64_t i = Scope::rank(); i < n; i += Scope::size()) rushmem::p(to + i, j.salt + i, j.peer);
+    for (uint64_t i = rank; i < n; i += size) rushmem::p(to + i, j.salt + i, j.peer);
     Scope::sync();
-    if (Scope::rank() == 0) rushmem::quiet();
+    if (rank == 0) rushmem::quiet();
     Scope::sync();
   });
 }
