@@ -145,6 +145,19 @@ RUSHMEM_DEVICE void copy_vector(char *to, const char *from, uint32_t shift) {
   access<16>::store<fresh>(to, v);
 }
 
+/* Fewer than four vectors, by a thread alone: no branch between two of them. */
+template <bool fresh> RUSHMEM_DEVICE void copy_three(char *to, const char *from, uint32_t n) {
+  quad v[3];
+  RUSHMEM_UNROLL
+  for (uint32_t u = 0; u < 3; ++u) {
+    if (u < n) v[u] = access<16>::template load<fresh>(from + u * 16);
+  }
+  RUSHMEM_UNROLL
+  for (uint32_t u = 0; u < 3; ++u) {
+    if (u < n) access<16>::template store<fresh>(to + u * 16, v[u]);
+  }
+}
+
 /* The largest power of two that is less: of tiles of so many vectors there is at most one more round. */
 template <int V> struct less_than {
   static constexpr int value = V > 8 ? 8 : V > 4 ? 4 : V > 2 ? 2 : 1;
@@ -173,7 +186,9 @@ RUSHMEM_DEVICE void copy_rounds(char *to, const char *from, uint32_t shift, Coun
   if constexpr (many || V >= 4) {
     if (n == 0) return;
   }
-  if constexpr (V > 1) {
+  if constexpr (lanes == 1 && V == 4 && grain == 16 && !shifted) {
+    copy_three<fresh>(to, from, static_cast<uint32_t>(n));
+  } else if constexpr (V > 1) {
     copy_rounds<lanes, less_than<V>::value, false, grain, unit, fresh, shifted>(to, from, shift, n, me);
   } else if ((mine + me.lane * 16) / grain < n) {
     copy_vector<unit, fresh, shifted>(to + mine, from + mine, shift);
@@ -206,25 +221,11 @@ template <size_t unit, bool fresh> RUSHMEM_DEVICE void copy_two_tiles(char *to, 
   }
 }
 
-/* Fewer than four vectors, by a thread alone: no branch between two of them. */
-template <bool fresh> RUSHMEM_DEVICE void copy_three(char *to, const char *from, uint32_t n) {
-  quad v[3];
-  RUSHMEM_UNROLL
-  for (uint32_t u = 0; u < 3; ++u) {
-    if (u < n) v[u] = access<16>::template load<fresh>(from + u * 16);
-  }
-  RUSHMEM_UNROLL
-  for (uint32_t u = 0; u < 3; ++u) {
-    if (u < n) access<16>::template store<fresh>(to + u * 16, v[u]);
-  }
-}
-
 template <typename Scope, size_t unit, bool fresh, bool shifted, bool signals>
 RUSHMEM_DEVICE void copy_vectors(char *to, const char *from, uint32_t shift, size_t n) {
   constexpr int held = vectors_held<Scope, fresh, signals>::value;
   constexpr int V = !shifted ? held : held > 8 ? 8 : 4;
   if constexpr (is_alone<Scope>::value) {
-    if (!shifted && n < 4) return copy_three<fresh>(to, from, static_cast<uint32_t>(n));
     /* The rest first: the loop then has one register to count its rounds, and nothing to keep for later. */
     uint32_t rounds = 0;
     if (n >= V) {

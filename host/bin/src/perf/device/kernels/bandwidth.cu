@@ -60,8 +60,9 @@ template <typename Scope> DEV void g_bw(const job &j) {
   uint64_t *to = reinterpret_cast<uint64_t *>(j.to);
   const uint64_t *from = reinterpret_cast<const uint64_t *>(j.from);
   const uint64_t end = (my.begin + my.size) / 8;
+  const uint64_t first = fresh(my.begin / 8 + Scope::rank()), size = fresh(uint64_t(Scope::size()));
   timed<true>(j, [&](uint64_t) {
-    for (uint64_t i = my.begin / 8 + Scope::rank(); i < end; i += Scope::size()) to[i] = rushmem::g(from + i, j.peer);
+    for (uint64_t i = first; i < end; i += size) to[i] = rushmem::g(from + i, j.peer);
   });
 }
 

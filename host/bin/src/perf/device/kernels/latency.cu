@@ -54,9 +54,9 @@ template <typename Scope> DEV void p_latency(const job &j) {
 template <typename Scope> DEV void g_latency(const job &j) {
   uint64_t *to = reinterpret_cast<uint64_t *>(j.to);
   const uint64_t *from = reinterpret_cast<const uint64_t *>(j.from);
-  const uint64_t n = j.bytes / 8;
+  const uint64_t n = j.bytes / 8, rank = fresh(uint64_t(Scope::rank())), size = fresh(uint64_t(Scope::size()));
   timed<false>(j, [&](uint64_t) {
-    for (uint64_t i = Scope::rank(); i < n; i += Scope::size()) to[i] = rushmem::g(from + i, j.peer);
+    for (uint64_t i = rank; i < n; i += size) to[i] = rushmem::g(from + i, j.peer);
     Scope::sync();
   });
 }
@@ -85,9 +85,9 @@ template <typename Scope> DEV void probe_get_latency(const job &j) {
 template <typename Scope> DEV void probe_g_latency(const job &j) {
   uint64_t *to = reinterpret_cast<uint64_t *>(j.to);
   const volatile uint64_t *from = reinterpret_cast<const uint64_t *>(rushmem::ptr(j.from, j.peer));
-  const uint64_t n = j.bytes / 8;
+  const uint64_t n = j.bytes / 8, rank = fresh(uint64_t(Scope::rank())), size = fresh(uint64_t(Scope::size()));
   timed<false>(j, [&](uint64_t) {
-    for (uint64_t i = Scope::rank(); i < n; i += Scope::size()) to[i] = load_word(from + i);
+    for (uint64_t i = rank; i < n; i += size) to[i] = load_word(from + i);
     Scope::sync();
   });
 }
