@@ -71,8 +71,8 @@ fn random_collectives_agree_with_their_definition_at_every_scope() {
     });
 }
 
-/// Sizes at which a block (and less) goes over from packets to direct access; the first block in a wide slot
-/// set, the second in one of few packets.
+/// Sizes at which a block (and less) goes over from packets to wide ones, and from there to direct access;
+/// the first block in a wide slot set, the second in one of few packets, without wide ones.
 #[test]
 fn large_calls_of_a_block() {
     at_counts(&[2, 3, 5], |world, rng| {
@@ -102,7 +102,7 @@ fn teams_that_are_disjoint_run_at_once() {
 fn a_root_that_runs_ahead_overwrites_nothing() {
     at_all_counts(|world, rng| {
         let bench = loaded(world);
-        for (threads, room) in [(1, 1 << 10), (33, 1 << 10), (33, 160 << 10)] {
+        for (threads, room) in [(1, 1 << 10), (33, 1 << 10), (33, 260 << 10)] {
             run(&bench, rng, "collectives_broadcasts", Launch::new(1, threads), BLOCK, (0, 0), (300, room));
         }
     });

@@ -313,8 +313,12 @@ __device__ uint64_t bytes_of(uint64_t random, uint64_t size, const rushmem::team
     case 6: bytes = size % 8192; break;
     case 7: bytes = team.raw.wide / rushmem::impl::row_bytes * (16 * rushmem::impl::row_vectors) - 8 + size % 24; break;
     case 9: bytes = rushmem::impl::most_by_packets_one_way / others - 8 + size % 24; break;
-    case 8: bytes = rushmem::impl::most_wide / others - 8 + size % 24; break;
-    case 10: bytes = rushmem::impl::least_wide - 8 + size % 24; break;
+    case 8:
+      bytes = (size / 32 % 2 ? rushmem::impl::most_wide : rushmem::impl::most_wide_of_block) / others - 8 + size % 24;
+      break;
+    case 10:
+      bytes = (size / 32 % 2 ? rushmem::impl::least_wide : rushmem::impl::least_wide_of_block) - 8 + size % 24;
+      break;
   }
   return bytes > most ? size % most : bytes;
 }
@@ -410,15 +414,19 @@ extern "C" __global__ void collectives_of_team(uint64_t *report, rushmem::team t
 }
 
 /* Broadcasts in a row, whose roots may run ahead: others are late at random, and the root never is. Roots
- * change now and then. Where there is room, a third is direct. */
+ * change now and then. Where there is room, a third is direct, and some go by wide packets. */
 extern "C" __global__ void collectives_broadcasts(uint64_t *report, collectives_args a) {
   const rushmem::team t = rushmem::world().on(a.first_set);
   const int n = t.n_pes(), me = t.my_pe();
   for (int i = 0; i < a.steps; ++i) {
     const uint64_t seed = mix(a.seed, static_cast<uint64_t>(i));
     const int root = static_cast<int>(mix(a.seed, static_cast<uint64_t>(i / 16)) % static_cast<uint64_t>(n));
-    const size_t few = 1 + seed % 9, direct = rushmem::impl::most_by_packets_one_way / 8 / (n > 1 ? n - 1 : 1) + few;
-    const size_t words = seed / 16 % 3 == 0 && 8 * direct <= a.room ? direct : few;
+    const size_t few = 1 + seed % 9, others = n > 1 ? static_cast<size_t>(n) - 1 : 1;
+    const size_t most = t.raw.wide == 0 ? rushmem::impl::most_by_packets_one_way : rushmem::impl::most_wide_of_block;
+    size_t words = few;
+    if (seed / 16 % 6 < 2) words = most / 8 / others + few;
+    if (seed / 16 % 6 == 2) words = rushmem::impl::least_wide_of_block / 8 - 4 + few;
+    if (8 * words > a.room) words = few;
     if (me == root) {
       for (size_t w = threadIdx.x; w < words; w += blockDim.x) a.src[w] = mix(seed, w);
     } else if (seed % 4 == 0) {

@@ -6,7 +6,7 @@
 #include <rushmem/impl/coll/exchange.h>
 #include <rushmem/impl/coll/relay.h>
 #include <rushmem/impl/coll/few.h>
-#include <rushmem/impl/coll/wide.h>
+#include <rushmem/impl/coll/rows.h>
 
 namespace rushmem {
 namespace impl {
@@ -193,6 +193,7 @@ RUSHMEM_DEVICE void broadcast(const team &t, T *dst, const T *src, size_t n, int
   if (n == 0) return;
   const uint64_t of_root = static_cast<uint64_t>(root) * 2;
   if (impl::wide_move<Scope>(t, RUSHMEM_COLLECTIVE_BROADCAST, of_root, dst, 0, src, 0, n, root)) return;
+  if (impl::rows_broadcast<Scope>(t, dst, src, n, root)) return;
   if (impl::small_broadcast<Scope>(t, dst, src, n, root)) return;
   if (impl::few_broadcast<Scope>(t, dst, src, n, root)) return;
   impl::broadcast_any<Scope, T>(t, dst, src, n, root);

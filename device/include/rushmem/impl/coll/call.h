@@ -52,7 +52,7 @@ template <typename Scope> struct call {
   uint32_t tag;
   uint32_t busy;   /* in the call's first thread: whether the slot set was in use */
   uint32_t room;   /* packets of this channel from one member in one phase */
-  bool ask_lines = false; /* blocks: only lines say that the last call, by one block at most, has ended */
+  bool ask_lines = false; /* only lines say that the last call, by one block at most, has ended */
 
   /* What it has besides the team, for functions that are out of line. */
   struct state_of {
@@ -160,7 +160,7 @@ template <typename Scope> struct call {
     if (alone.value >= last) {
       last = alone.value;
       behind = alone.value - alone.sequence < far_behind ? static_cast<uint32_t>(alone.value - alone.sequence) + 1 : far_behind;
-      if constexpr (blocks) ask_lines = behind > 2;
+      ask_lines = behind > 2;
     }
     next = last + 1;
   }
@@ -389,7 +389,7 @@ template <typename Scope> struct call {
     behind = RUSHMEM_TEAM_PHASES;
   }
 
-  /* By blocks, before this PE sends wide packets, where `ask_lines`. */
+  /* Before this PE sends wide packets, where `ask_lines`. */
   RUSHMEM_DEVICE void make_wide_room() {
     await_lines(next - RUSHMEM_TEAM_WIDE + 1, false);
     group::sync();

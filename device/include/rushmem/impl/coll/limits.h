@@ -53,6 +53,19 @@ RUSHMEM_DEVICE uint32_t rows_of(uint32_t bytes) { return (bytes + 16 * row_vecto
 constexpr size_t least_wide = 16 << 10;
 constexpr size_t most_wide = 2 << 20;
 
+/* The same of a broadcast by a block, a warp or a thread, which are alike in this: members may call at
+ * different ones. */
+constexpr size_t least_wide_of_block = 16 << 10;
+constexpr size_t most_wide_of_block = 256 << 10;
+
+/* Whether it goes by wide packets. */
+RUSHMEM_DEVICE bool is_wide_broadcast(const team &t, size_t bytes) {
+  if (bytes < least_wide_of_block || bytes > most_wide_of_block) return false;
+  if (t.raw.wide == 0 || !t.raw.all_near || t.raw.n_pes < 2) return false;
+  if (bytes * static_cast<size_t>(t.raw.n_pes - 1) > most_wide_of_block) return false;
+  return rows_of(static_cast<uint32_t>(bytes)) <= t.raw.wide / row_bytes;
+}
+
 /* Whether a call that moves so many bytes between every two members goes by wide packets: rows of each
  * channel from one member in one phase, else 0. Blocks of less than a warp have none: that is no different on
  * any member. */

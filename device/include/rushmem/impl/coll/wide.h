@@ -35,6 +35,7 @@ namespace impl {
 struct row_lane {
   uint32_t lane;
   RUSHMEM_DEVICE row_lane() : lane(thread_in_block() % 32) {}
+  explicit RUSHMEM_DEVICE row_lane(uint32_t lane_) : lane(lane_) {}
   RUSHMEM_DEVICE bool has_numbers() const { return lane % 8 == 7; }
   /* Which vectors of its row a lane has; one that has numbers has the same twice. */
   RUSHMEM_DEVICE uint32_t first() const { return has_numbers() ? 56 + lane / 8 : lane / 8 * 7 + lane % 8; }
