@@ -226,8 +226,8 @@ RUSHMEM_DEVICE void copy_vectors(char *to, const char *from, uint32_t shift, siz
   constexpr int held = vectors_held<Scope, fresh, signals>::value;
   constexpr int V = !shifted ? held : held > 8 ? 8 : 4;
   if constexpr (is_alone<Scope>::value) {
-    /* A put's few vectors first, as two of them behind the tiles take it longer than four. A get's come behind
-     * them: the question costs those of 8 vectors more than it saves (performance-log.md, 24). */
+    /* A put's few vectors first, as two of them behind the tiles take it longer than four. A get's come
+     * behind them: the question costs those of 8 vectors more than it saves (performance-log.md, 24). */
     if constexpr (!shifted && !fresh) {
       if (n < 4) return copy_three<fresh>(to, from, static_cast<uint32_t>(n));
     }
