@@ -37,11 +37,9 @@ struct warp {
     return left < 32 ? left : 32;
   }
   RUSHMEM_DEVICE static void sync() {
-    /* Of whole warps, which is no question about this thread. A mask that the compiler knows is one
-     * instruction, another a vote on who is there. */
-    if (RUSHMEM_LIKELY(impl::threads_in_block() % 32 == 0)) return __syncwarp();
-    const uint32_t lanes = size();
-    if (lanes == 32) __syncwarp();
+    uint32_t lanes = size();
+    /* A mask that the compiler knows is one instruction, another a vote on who is there. */
+    if (RUSHMEM_LIKELY(lanes == 32)) __syncwarp();
     else __syncwarp((1u << lanes) - 1u);
   }
 };
