@@ -32,7 +32,17 @@ namespace own {
 #include "../../../host/bin/src/perf/device/kernels/sync.cu"
 #undef CHECKED
 
-#include "../../../host/bin/src/perf/device/kernels/collective.cu"
+#include "../../../host/bin/src/perf/device/kernels/collective.cuh"
+
+#include "../../../host/bin/src/perf/device/kernels/reduce.cu"
+
+#include "../../../host/bin/src/perf/device/kernels/reducescatter.cu"
+
+#include "../../../host/bin/src/perf/device/kernels/broadcast.cu"
+
+#include "../../../host/bin/src/perf/device/kernels/fcollect.cu"
+
+#include "../../../host/bin/src/perf/device/kernels/alltoall.cu"
 
 /* The same work. Its stamps have HEAD words before the first. */
 inline job same_as(const ::job &j) {

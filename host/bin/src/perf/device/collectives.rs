@@ -1,5 +1,5 @@
 //! Collectives of a team that the host puts on a stream, or has in a graph: on f32, with the sizes of those
-//! in kernels (`kernels/collective.cu`). After the timed batches: does every PE have what it should?
+//! in kernels (`kernels/collective.cuh`). After the timed batches: does every PE have what it should?
 
 use rushmem::{doctor, Prepared, Stream, Sum, SymRef};
 

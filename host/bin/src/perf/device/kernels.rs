@@ -1,5 +1,6 @@
 //! The kernels: text that the tool carries, one source for each family of measures, put together with what
-//! all share. The runtime compiles it for whatever device the PEs have.
+//! all share. The runtime compiles it for whatever device the PEs have. A run compiles the families that it
+//! measures, and each collective is one: NVRTC takes long for their kernels.
 
 use rushmem::Source;
 
@@ -11,12 +12,17 @@ pub(super) enum Family {
     Bandwidth,
     Atomic,
     Sync,
-    Collective,
+    Reduce,
+    Reducescatter,
+    Broadcast,
+    Fcollect,
+    Alltoall,
     Local,
 }
 
 const COMMON: &str = include_str!("kernels/common.cuh");
 const COPY: &str = include_str!("kernels/copy.cuh");
+const COLLECTIVE: &str = include_str!("kernels/collective.cuh");
 
 impl Family {
     /// Its source.
@@ -27,10 +33,22 @@ impl Family {
             Family::Bandwidth => ("perf-bandwidth.cu", COPY, include_str!("kernels/bandwidth.cu")),
             Family::Atomic => ("perf-atomic.cu", "", include_str!("kernels/atomic.cu")),
             Family::Sync => ("perf-sync.cu", "", include_str!("kernels/sync.cu")),
-            Family::Collective => ("perf-collective.cu", "", include_str!("kernels/collective.cu")),
+            Family::Reduce => ("perf-reduce.cu", COLLECTIVE, include_str!("kernels/reduce.cu")),
+            Family::Reducescatter => {
+                ("perf-reducescatter.cu", COLLECTIVE, include_str!("kernels/reducescatter.cu"))
+            }
+            Family::Broadcast => ("perf-broadcast.cu", COLLECTIVE, include_str!("kernels/broadcast.cu")),
+            Family::Fcollect => ("perf-fcollect.cu", COLLECTIVE, include_str!("kernels/fcollect.cu")),
+            Family::Alltoall => ("perf-alltoall.cu", COLLECTIVE, include_str!("kernels/alltoall.cu")),
             Family::Local => ("perf-local.cu", "", include_str!("kernels/local.cu")),
         };
         Source::text([COMMON, needs, text].concat()).name(name)
+    }
+
+    /// Whether its kernels are those of a collective that moves data, at every scope.
+    pub(super) fn is_collective(self) -> bool {
+        use Family::{Alltoall, Broadcast, Fcollect, Reduce, Reducescatter};
+        matches!(self, Reduce | Reducescatter | Broadcast | Fcollect | Alltoall)
     }
 }
 

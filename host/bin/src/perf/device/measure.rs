@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::kernels::Family::{self, Atomic, Bandwidth, Collective, Latency, Local, Pingpong, Sync};
+use super::kernels::Family::{self, Atomic, Bandwidth, Latency, Local, Pingpong, Sync};
 use super::scope::Scope::{self, Block, Graph, Grid, GridParts, Host, Stream, Thread, Warp};
 
 /// A row of the table.
@@ -229,7 +229,6 @@ const BANDWIDTHS: Measure = Measure {
 };
 const SYNCS: Measure = Measure { family: Sync, part: Part::All, probe: Probe::Kernel, ..LATENCIES };
 const COLLECTIVES: Measure = Measure {
-    family: Collective,
     part: Part::All,
     sizes: sizes_but((3, 20, 1), Thread, (3, 11, 1), FEW),
     words: true,
@@ -324,15 +323,15 @@ static TABLE: [Measure; 42] = [
     Measure { what: What::TeamBarrier, name: "team-barrier", help: "barrier of the team of all PEs",
         kernel: "team_barrier", label: "team barrier", ..SYNCS },
     Measure { what: What::Reduce, name: "reduce", help: "Sum of f32 of all PEs, on all", kernel: "reduce",
-        label: "reduce", ..COLLECTIVES },
+        label: "reduce", family: Family::Reduce, ..COLLECTIVES },
     Measure { what: What::Reducescatter, name: "reducescatter", help: "Sum of f32 of all PEs, a block each",
-        kernel: "reducescatter", label: "reducescatter", ..COLLECTIVES },
+        kernel: "reducescatter", label: "reducescatter", family: Family::Reducescatter, ..COLLECTIVES },
     Measure { what: What::Broadcast, name: "broadcast", help: "A PE's array to all, each PE's in turn",
-        kernel: "broadcast", label: "broadcast", ..COLLECTIVES },
+        kernel: "broadcast", label: "broadcast", family: Family::Broadcast, ..COLLECTIVES },
     Measure { what: What::Fcollect, name: "fcollect", help: "Every PE's array to all; sizes are what one receives",
-        kernel: "fcollect", label: "fcollect", ..COLLECTIVES },
+        kernel: "fcollect", label: "fcollect", family: Family::Fcollect, ..COLLECTIVES },
     Measure { what: What::Alltoall, name: "alltoall", help: "A block from each PE to each; sizes are a PE's blocks together",
-        kernel: "alltoall", label: "alltoall", ..COLLECTIVES },
+        kernel: "alltoall", label: "alltoall", family: Family::Alltoall, ..COLLECTIVES },
     Measure { what: What::Wait, name: "wait", help: "Waits and tests that have nothing to wait for", kernel: "local",
         family: Local, figure: Figure::Ns, scopes: &[Thread], operations: WAITS, ..LATENCIES },
 

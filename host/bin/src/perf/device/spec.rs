@@ -3,7 +3,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::kernels::Family;
 use super::measure::{Probe, What};
 use super::scope::Scope;
 use crate::report::Limit;
@@ -128,7 +127,7 @@ impl Spec {
     /// The kernel that measures it.
     pub(super) fn kernel(&self) -> String {
         let word = self.what.row().kernel;
-        if self.what.row().family == Family::Collective && self.scope == Scope::Block && self.threads > 512 {
+        if self.what.row().family.is_collective() && self.scope == Scope::Block && self.threads > 512 {
             return format!("{word}_large_block");
         }
         match (&self.operation, self.what) {
