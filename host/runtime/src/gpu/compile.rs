@@ -293,7 +293,8 @@ impl Compiler {
 
     fn includes(&self, name: &str, source: &str, headers: &[Header]) -> Vec<PathBuf> {
         let provided = |name: &str| headers.iter().any(|header| header.0 == name);
-        includes::files(source, directory(name), &self.include_dirs(name), &provided)
+        // The folder of a bare name is the working directory.
+        includes::files(source, Path::new(name).parent(), &self.include_dirs(name), &provided)
     }
 }
 

@@ -140,6 +140,22 @@ fn a_changed_header_or_option_is_another_kernel() {
 }
 
 #[test]
+fn a_bare_name_includes_from_the_working_directory() {
+    let compiler = Compiler {
+        nvrtc: None,
+        nvjitlink: None,
+        cache_dir: None,
+        capability: (9, 0),
+        options: Vec::new(),
+        headers: &[],
+    };
+    let beside = [std::env::current_dir().unwrap().join("Cargo.toml")];
+    assert_eq!(compiler.includes("kernel.cu", "#include \"Cargo.toml\"\n", &[]), beside);
+    assert!(compiler.includes("kernel.cu", "#include <Cargo.toml>\n", &[]).is_empty());
+    assert!(compiler.includes("/nowhere/kernel.cu", "#include \"Cargo.toml\"\n", &[]).is_empty());
+}
+
+#[test]
 fn an_absent_nvrtc_says_what_to_do() {
     let temp = tempfile::tempdir().unwrap();
     let e = Nvrtc::load(Some(temp.path())).err().unwrap();
