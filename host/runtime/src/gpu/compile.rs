@@ -22,7 +22,7 @@ use super::embedded::{self, Library};
 use super::nvjitlink::{Input, LinkInput, NvJitLink};
 use super::nvrtc::{Compilation, Nvrtc, Output, Product};
 use super::signatures;
-use super::{includes, link_options};
+use super::{includes, link_options, working_dir};
 use crate::error::{code, err, Error, Result};
 
 static FORM: Form = Form { heading: "rushmem cuda kernel 3", files: &["kernel.cubin", "kernel.names"] };
@@ -132,8 +132,7 @@ impl Compiler {
         for option in options.iter().chain(&self.options) {
             key.add(option);
         }
-        // Relative paths mean another file from another directory.
-        if let Ok(here) = std::env::current_dir() {
+        if let Some(here) = working_dir::part_of(name, source, &headers, &options) {
             key.add(&here.to_string_lossy());
         }
         let key = key.finish();

@@ -41,6 +41,7 @@ mod signatures;
 pub(crate) mod stream;
 pub(crate) mod vmm;
 pub(crate) mod watch;
+mod working_dir;
 
 pub(crate) use device::Cuda;
 
