@@ -106,9 +106,8 @@ RUSHMEM_DEVICE void copy_whole(char *to, const char *from, size_t bytes) {
   if constexpr (!is_one_warp<Scope>::value) {
     if (RUSHMEM_UNLIKELY(bytes > size * 16)) {
       constexpr int V = vectors_held<Scope, fresh, signals>::value;
-      const uint32_t lane = rank % 32;
-      const place me{lane, rank / 32, size / 32};
-      return copy_rounds<32, V, true, 1, 16, fresh, false>(to + lane * 16, from + lane * 16, 0, bytes, me);
+      const place me{rank % 32, rank / 32, size / 32};
+      return copy_lines<V, 1, 16, fresh>(to, from, bytes, me);
     }
   }
   if (rank * 16 >= bytes) return;
@@ -296,6 +295,13 @@ RUSHMEM_OUTLINED_LARGE void copy_apart_shifted(char *to, const char *from, size_
 template <typename Scope, size_t unit, bool fresh, bool signals>
 RUSHMEM_DEVICE void copy_askew(char *to, const char *from, size_t bytes) {
   if constexpr (unit == 16) return;
+  /* One whole vector, which in_line does not take. */
+  if constexpr (is_alone<Scope>::value) {
+    if (are_vectors(to, from, bytes)) {
+      if (bytes != 0) copy_vector<unit, fresh, false>(to, from, 0);
+      return;
+    }
+  }
   if constexpr (is_alone<Scope>::value || is_one_warp<Scope>::value) {
     copy_shifted<Scope, unit, fresh, signals>(to, from, bytes);
   } else {

@@ -163,12 +163,32 @@ template <int V> struct less_than {
   static constexpr int value = V > 8 ? 8 : V > 4 ? 4 : V > 2 ? 2 : 1;
 };
 
+/* A block's tiles begin at a multiple of so many bytes of the other PE's address: a warp's 512 bytes that
+ * begin elsewhere than a sector of 32 bytes are 17 of them for 16, which takes 5 % of a link
+ * (performance-log.md, 25). The vectors before the first such place are the last that are moved, by threads
+ * that have nothing of the rest. */
+constexpr uint32_t line_bytes = 128;
+
+/* The rest of a scope's rounds, `n` bytes of whole vectors, fewer than `round`, and the `head` bytes at
+ * `first`. Both addresses have been moved on by this thread's vector, `at` bytes into the rest. */
+template <size_t unit, bool fresh>
+RUSHMEM_DEVICE void copy_rest(char *to, const char *from, uint32_t n, uint32_t round, uint32_t at, char *first,
+                              uint32_t head) {
+  RUSHMEM_ROLLED
+  for (; at < n + head; at += round) {
+    const int64_t there = at < n ? 0 : first + (at - n) - to;
+    copy_vector<unit, fresh, false>(to + there, from + there, 0);
+  }
+}
+
 /* `n` vectors, counted by `grain` bytes (16, or 1 to save a division), to `to`, aligned to 16, from `shift`
  * bytes past `from`, aligned to 16 too: where `shifted`, vectors 0 .. n of the source are read, n included.
  * Called by all lanes of a worker, each with both addresses moved on by its lane's vectors. A scope's round
  * is 64 KiB at most. */
-template <int lanes, int V, bool many, uint32_t grain, size_t unit, bool fresh, bool shifted, typename Count>
-RUSHMEM_DEVICE void copy_rounds(char *to, const char *from, uint32_t shift, Count n, place me) {
+template <int lanes, int V, bool many, uint32_t grain, size_t unit, bool fresh, bool shifted, bool headed = false,
+          typename Count>
+RUSHMEM_DEVICE void copy_rounds(char *to, const char *from, uint32_t shift, Count n, place me, char *first = nullptr,
+                                uint32_t head = 0) {
   constexpr uint32_t each = lanes * V * 16;
   const uint32_t round = me.workers * each, mine = me.worker * each;
   RUSHMEM_ROLLED
@@ -184,15 +204,31 @@ RUSHMEM_DEVICE void copy_rounds(char *to, const char *from, uint32_t shift, Coun
   /* After a scope's last store the other threads wait at the barrier for each further instruction, of which
    * smaller tiles have twenty each, where they move nothing, too. */
   if constexpr (many || V >= 4) {
-    if (n == 0) return;
+    if (n == 0 && (!headed || head == 0)) return;
   }
   if constexpr (lanes == 1 && V == 4 && grain == 16 && !shifted) {
     copy_three<fresh>(to, from, static_cast<uint32_t>(n));
   } else if constexpr (V > 1) {
-    copy_rounds<lanes, less_than<V>::value, false, grain, unit, fresh, shifted>(to, from, shift, n, me);
+    copy_rounds<lanes, less_than<V>::value, false, grain, unit, fresh, shifted, headed>(to, from, shift, n, me, first, head);
+  } else if constexpr (headed) {
+    copy_rest<unit, fresh>(to + mine, from + mine, static_cast<uint32_t>(n * grain), round, mine + me.lane * 16, first,
+                           head);
   } else if ((mine + me.lane * 16) / grain < n) {
     copy_vector<unit, fresh, shifted>(to + mine, from + mine, shift);
   }
+}
+
+/* A block's vectors by full warps, as copy_rounds, with the tiles at lines; neither address has been moved on
+ * by the lane. */
+template <int V, uint32_t grain, size_t unit, bool fresh, typename Count>
+RUSHMEM_DEVICE void copy_lines(char *to, const char *from, Count n, place me) {
+  const uint64_t there = fresh ? reinterpret_cast<uint64_t>(from) : reinterpret_cast<uint64_t>(to);
+  uint32_t head = static_cast<uint32_t>(-there) & (line_bytes - 1);
+  /* Not where the rest of a round is less, and would be another round (of powers of two, as blocks mostly
+   * are). */
+  if ((static_cast<uint32_t>(n) * grain & (me.workers * 512 - 1)) < head) head = 0;
+  const uint32_t on = head + me.lane * 16;
+  copy_rounds<32, V, true, grain, unit, fresh, false, true>(to + on, from + on, 0, n - head / grain, me, to, head);
 }
 
 /* Vectors of one tile and lane: loads in flight, and four registers each, of which a kernel of 1024 threads
@@ -261,6 +297,7 @@ RUSHMEM_DEVICE void copy_vectors(char *to, const char *from, uint32_t shift, siz
       /* A last warp that is not full has nothing to do. */
       const uint32_t lane = rank % 32;
       const place me = is_one_warp<Scope>::value ? place{lane, 0, 1} : place{lane, rank / 32, size / 32};
+      if constexpr (!shifted && !is_one_warp<Scope>::value) return copy_lines<V, 16, unit, fresh>(to, from, n, me);
       copy_rounds<32, V, true, 16, unit, fresh, shifted>(to + lane * 16, from + lane * 16, shift, n, me);
     }
   }
