@@ -125,6 +125,32 @@ __device__ inline void of_packets(passage &p, const three &a, const three &b, fl
   __syncwarp();
 }
 
+/* ---- parts that a rank keeps ---- */
+
+/* A part of a row that has an expert on the sender's own rank. A launch that sends and receives does not send
+ * it there: the warp keeps it in registers, and stores it once its places are known. */
+constexpr uint32_t not_kept = ~0u;
+struct kept_part {
+  three v{};
+  uint32_t scale = 0;               /* of a cast part: a group's for each of the first three lanes */
+  uint32_t at = not_kept, part = 0; /* the row's token, of all sources' */
+};
+/* A warp keeps at most two parts. Names, not an index, so that both stay in registers. */
+struct kept_parts {
+  kept_part first, second;
+};
+
+/* Whether no warp has more than two items to send. If one does, the launch keeps nothing. `parts`: of a
+ * row. */
+__device__ inline bool keeps_parts(const exchange &e, uint32_t parts) {
+  return e.max_tokens * (1 + parts) <= 2 * slots();
+}
+
+/* Of three words, one for each of the first three lanes. */
+__device__ inline uint32_t word_of_lane(const three &v) {
+  return lane_of() == 0 ? v.w[0] : lane_of() == 1 ? v.w[1] : v.w[2];
+}
+
 /* ---- sums ---- */
 
 /* A part of a sum is 192 columns: two packets of a lane in f32, of three columns each, or one of six 16-bit

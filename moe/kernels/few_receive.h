@@ -2,13 +2,21 @@
 namespace moe {
 namespace few {
 
-/* A part of a row that a warp takes, and where it comes. */
+/* Number `at` of the tokens of other ranks, among those of all; past them where there is none. */
+__device__ inline uint32_t others_token(const exchange &e, const rushmem::team &t, uint32_t at) {
+  return at < static_cast<uint32_t>(t.my_pe()) * e.max_tokens ? at : at + e.max_tokens;
+}
+
+/* A part of a row that a warp takes, and where it comes. Where this rank keeps its own (`keeps`), only
+ * others' come. */
 struct taking {
   uint32_t item, at, part; /* of all items; the row's token, of all sources' */
   const slim_packet *packets;
 };
-__device__ inline taking aim(const exchange &e, const rushmem::team &t, uint64_t round, uint32_t item) {
-  const uint32_t parts = parts_of_row(e), at = item / parts, part = item - at * parts, source = at / e.max_tokens;
+__device__ inline taking aim(const exchange &e, const rushmem::team &t, uint64_t round, uint32_t item,
+                             bool keeps) {
+  const uint32_t parts = parts_of_row(e), number = item / parts, part = item - number * parts;
+  const uint32_t at = keeps ? others_token(e, t, number) : number, source = at / e.max_tokens;
   const slim_packet *row = packets_of_row(e, static_cast<uint32_t>(t.n_pes()), round & 1, source, at - source * e.max_tokens);
   return {item, at, part, row + part * part_packets};
 }
@@ -26,7 +34,49 @@ __device__ inline target target_of(const exchange &e, const received &r, uint32_
   return {beside ? r.side + size_t(word - data_words) * 4 : nullptr, e.side_bytes};
 }
 
-/* By a warp: a part of a row, to every place that wants it. */
+/* Where a lane's words of a part go, and its scale. */
+struct targets {
+  target words[3];
+  target scale;
+};
+__device__ inline targets targets_of(const exchange &e, const received &r, uint32_t part) {
+  const uint32_t lane = lane_of();
+  targets to;
+#pragma unroll
+  for (uint32_t i = 0; i < 3; ++i) to.words[i] = target_of(e, r, part * part_words + i * lanes + lane);
+  const uint32_t group = 3 * part + lane;
+  const bool scaled = MOE_CAST && r.side && lane < 3 && group < groups_of(e);
+  to.scale = {scaled ? r.side + group * scale_bytes : nullptr, e.side_bytes};
+  return to;
+}
+
+/* By a warp: a part of a row that it has, with its scales, to every place that wants it. */
+__device__ inline void store_part(passage &through, const chosen &c, const targets &to, const three &v,
+                                  uint32_t scale) {
+  const three words = across(through, v);
+  uint32_t left = c.ours;
+#pragma unroll 1
+  do {
+    const uint32_t row = __shfl_sync(all_lanes, c.row, static_cast<int>(lowest_bit(left)));
+#pragma unroll
+    for (uint32_t i = 0; i < 3; ++i) {
+      if (to.words[i].begin) store4(to.words[i].in_row(row), words.w[i]);
+    }
+    if (to.scale.begin && scale_bytes == 1) *to.scale.in_row(row) = static_cast<unsigned char>(scale);
+    else if (to.scale.begin) store4(to.scale.in_row(row), scale);
+    left &= left - 1;
+  } while (MOE_LAYOUT != 1 && left != 0);
+}
+
+/* The same of a part that the warp has sent, and kept. */
+__device__ inline void store_kept(const exchange &e, const rushmem::team &t, const received &r,
+                                  const routes &all, passage &through, const kept_part &kept) {
+  if (kept.at == not_kept) return;
+  const chosen c = chosen_of(e, t, all, kept.at);
+  if (c.ours != 0) store_part(through, c, targets_of(e, r, kept.part), kept.v, kept.scale);
+}
+
+/* By a warp: a part of a row that comes, to every place that wants it. */
 __device__ inline void take_part(const exchange &e, const rushmem::team &t, const received &r, uint32_t tag, const routes &all,
                                  passage &through, const taking &now) {
   const uint32_t lane = lane_of();
@@ -38,32 +88,14 @@ __device__ inline void take_part(const exchange &e, const rushmem::team &t, cons
   for (uint32_t j = 0; j < 2; ++j) wanted[j] = wanted[j] && !rushmem::test_packed(slots[j], tag, values[j].w);
   const chosen c = chosen_of(e, t, all, now.at);
   if (c.ours == 0) return;
-  target to[3];
-#pragma unroll
-  for (uint32_t i = 0; i < 3; ++i) to[i] = target_of(e, r, now.part * part_words + i * lanes + lane);
-#if MOE_CAST
-  const uint32_t group = 3 * now.part + lane;
-  const target beside{r.side && lane < 3 && group < groups_of(e) ? r.side + group * scale_bytes : nullptr, e.side_bytes};
-#endif
+  const targets to = targets_of(e, r, now.part);
   await(slots, wanted, values, tag);
-  const three words = across(through, values[0]);
 #if MOE_CAST
-  const uint32_t scale = lane == 0 ? values[1].w[0] : lane == 1 ? values[1].w[1] : values[1].w[2];
+  const uint32_t scale = word_of_lane(values[1]);
+#else
+  constexpr uint32_t scale = 0;
 #endif
-  uint32_t left = c.ours;
-#pragma unroll 1
-  do {
-    const uint32_t row = __shfl_sync(all_lanes, c.row, static_cast<int>(lowest_bit(left)));
-#pragma unroll
-    for (uint32_t i = 0; i < 3; ++i) {
-      if (to[i].begin) store4(to[i].in_row(row), words.w[i]);
-    }
-#if MOE_CAST
-    if (beside.begin && scale_bytes == 1) *beside.in_row(row) = static_cast<unsigned char>(scale);
-    else if (beside.begin) store4(beside.in_row(row), scale);
-#endif
-    left &= left - 1;
-  } while (MOE_LAYOUT != 1 && left != 0);
+  store_part(through, c, to, values[0], scale);
 }
 
 /* By a warp: the weight of a lane's expert of a token; of none that does not come. */
@@ -110,13 +142,15 @@ __device__ inline void tell(const exchange &e, const rushmem::team &t, const rec
   if (lane == 0) home[0] = __popc(firsts) | (token < all.counts[me] ? exists : 0);
 }
 
-/* `whole`: the launch has sent, too. */
+/* `whole`: the launch has sent, too, and the warp has `kept` parts. */
 template <bool whole>
-__device__ inline void receive_all(const exchange &e, const rushmem::team &t, const received &r, uint64_t round, const routes &all) {
+__device__ inline void receive_all(const exchange &e, const rushmem::team &t, const received &r,
+                                   uint64_t round, const routes &all, const kept_parts &kept) {
   __shared__ passage of_warps[warps];
   const uint32_t ranks = static_cast<uint32_t>(t.n_pes()), rows = ranks * e.max_tokens;
+  const bool keeps = whole && keeps_parts(e, parts_of_row(e));
   /* What it will take first it knows when it has to. */
-  taking next = aim(e, t, round, from_front());
+  taking next = aim(e, t, round, from_front(), keeps);
   /* A warp's first token to tell of, whose weights it hears meanwhile. */
   uint32_t told = from_middle();
   float weight = 1;
@@ -128,10 +162,14 @@ __device__ inline void receive_all(const exchange &e, const rushmem::team &t, co
     if (whole) e.sent[i] = round;
     e.received[i] = round;
   }
+  if (keeps && !failed) {
+    store_kept(e, t, r, all, of_warps[warp_of()], kept.first);
+    store_kept(e, t, r, all, of_warps[warp_of()], kept.second);
+  }
 #pragma unroll 1
   while (next.at < rows && !failed) {
     take_part(e, t, r, static_cast<uint32_t>(round), all, of_warps[warp_of()], next);
-    next = aim(e, t, round, next.item + slots());
+    next = aim(e, t, round, next.item + slots(), keeps);
   }
 #pragma unroll 1
   while (told < rows) {

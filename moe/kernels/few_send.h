@@ -106,20 +106,27 @@ __device__ inline three load_part(const exchange &e, const tokens &in, uint32_t 
 
 #endif
 
-/* By a warp: a part of a row, to the ranks of its experts. Its loads go out before those of the experts, as
- * what follows these branches, and waits for them. */
-__device__ inline void send_part(const exchange &e, const rushmem::team &t, const tokens &in, uint32_t token, uint32_t part) {
+/* By a warp: a part of a row, to the ranks of its experts, but not to this one where the warp keeps it
+ * (`keeps`). Its loads go out before those of the experts, as what follows these branches, and waits for
+ * them. */
+__device__ inline kept_part send_part(const exchange &e, const rushmem::team &t, const tokens &in,
+                                      uint32_t token, uint32_t part, bool keeps) {
   const auto raw = load_part(e, in, token, part);
   const uint64_t round = next_round(e.sent);
   const uint32_t id = id_of(e, in, token);
 #if MOE_CAST
   three scales;
   const three v = cast_part(raw, scales);
+  const uint32_t scale = word_of_lane(scales);
 #else
   const three v = raw;
+  constexpr uint32_t scale = 0;
 #endif
+  const uint32_t me = static_cast<uint32_t>(t.my_pe());
   uint32_t to = united(id < unheard ? 1u << rank_of(e, id) : 0);
-  slim_packet *slots = packets_of_row(e, static_cast<uint32_t>(t.n_pes()), round & 1, static_cast<uint32_t>(t.my_pe()), token) + part * part_packets;
+  if (keeps) to &= ~(1u << me);
+  const uint32_t ranks = static_cast<uint32_t>(t.n_pes());
+  slim_packet *slots = packets_of_row(e, ranks, round & 1, me, token) + part * part_packets;
 #pragma unroll 1
   for (; to != 0; to &= to - 1) {
     slim_packet *mapped = there(t, slots, lowest_bit(to));
@@ -128,6 +135,7 @@ __device__ inline void send_part(const exchange &e, const rushmem::team &t, cons
     if (lane_of() == 0) rushmem::store_packed(mapped + lanes, scales.w, static_cast<uint32_t>(round));
 #endif
   }
+  return {v, scale, keeps ? me * e.max_tokens + token : not_kept, part};
 }
 
 /* By a warp, before its rank's count goes out, in two rounds of 2^31: makes what is in packets a recent
@@ -156,9 +164,13 @@ __device__ inline void send_count(const exchange &e, const rushmem::team &t, uin
   }
 }
 
-__device__ inline void send_all(const exchange &e, const rushmem::team &t, const tokens &in) {
+/* `whole`: the launch receives, too. Returns what the warp keeps. */
+template <bool whole>
+__device__ inline kept_parts send_all(const exchange &e, const rushmem::team &t, const tokens &in) {
   const uint64_t said = in.count_at ? *in.count_at : in.count;
   const uint32_t n = said > e.max_tokens ? 0 : static_cast<uint32_t>(said), parts = parts_of_row(e);
+  const bool keeps = whole && keeps_parts(e, parts);
+  kept_parts kept{};
 #pragma unroll 1
   for (uint32_t item = from_back(); item < e.max_tokens * (1 + parts); item += slots()) {
     if (item < e.max_tokens) {
@@ -166,9 +178,13 @@ __device__ inline void send_all(const exchange &e, const rushmem::team &t, const
       if (item == 0) send_count(e, t, said);
     } else {
       const uint32_t rest = item - e.max_tokens, token = rest / parts;
-      if (token < n) send_part(e, t, in, token, rest - token * parts);
+      if (token >= n) continue;
+      const kept_part one = send_part(e, t, in, token, rest - token * parts, keeps);
+      if (item < slots()) kept.first = one;
+      else kept.second = one;
     }
   }
+  return kept;
 }
 
 }  // namespace few

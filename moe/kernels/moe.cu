@@ -22,14 +22,14 @@ extern "C" __global__ void MOE_BOUNDS dispatch(MOE_PARAMETER rushmem::team t, MO
   const moe::few::routes all = moe::few::prepare(e, t, shared);
   rushmem::await_stream();
   const uint64_t round = e.sent[blockIdx.x] + 1;
-  moe::few::send_all(e, t, in);
-  moe::few::receive_all<true>(e, t, r, round, all);
+  const moe::few::kept_parts kept = moe::few::send_all<true>(e, t, in);
+  moe::few::receive_all<true>(e, t, r, round, all, kept);
 }
 
 extern "C" __global__ void MOE_BOUNDS dispatch_send(MOE_PARAMETER rushmem::team t, MOE_PARAMETER exchange e, MOE_PARAMETER tokens in) {
   rushmem::await_stream();
   const uint64_t round = e.sent[blockIdx.x] + 1;
-  moe::few::send_all(e, t, in);
+  moe::few::send_all<false>(e, t, in);
   moe::count_round(e, e.sent, round);
 }
 
@@ -38,7 +38,7 @@ extern "C" __global__ void MOE_BOUNDS dispatch_receive(MOE_PARAMETER rushmem::te
   const moe::few::routes all = moe::few::prepare(e, t, shared);
   rushmem::await_stream();
   const uint64_t round = e.received[blockIdx.x] + 1;
-  moe::few::receive_all<false>(e, t, r, round, all);
+  moe::few::receive_all<false>(e, t, r, round, all, {});
 }
 
 extern "C" __global__ void MOE_BOUNDS combine(MOE_PARAMETER rushmem::team t, MOE_PARAMETER exchange e, MOE_PARAMETER products y) {
