@@ -12,7 +12,7 @@ macro_rules! parts {
 /// The text of all kernels, of the name `moe.cu`. Each part needs those before it.
 pub const KERNELS: &str = parts!(
     "exchange.h" "numbers.h" "pieces.h" "rows.h" "send.h" "send_rows.h" "routing.h" "receive.h"
-    "combine.h" "few.h" "few_send.h" "few_routing.h" "few_receive.h" "few_combine.h" "moe.cu"
+    "sums.h" "combine.h" "few.h" "few_send.h" "few_routing.h" "few_receive.h" "few_combine.h" "moe.cu"
 );
 
 /// As `kernels/numbers.h` counts them.
