@@ -80,8 +80,7 @@ extern "C" __global__ void collectives_wide_held(uint64_t *report, uint64_t *fla
       if (part == 1 && me == 0 && threadIdx.x == 0) rushmem::p(flag, 1, 1);
       const uint32_t bytes = static_cast<uint32_t>(n * 8);
       const wide_array<16> from{reinterpret_cast<char *>(src), 0, bytes}, to{reinterpret_cast<char *>(dst), bytes, bytes};
-      exchange_wide<rushmem::grid_parts>(t, tag, wide_rows<rushmem::grid_parts>(t, bytes), from,
-                                         held_sink{to, flag, part == 0 && me == 1}, -1);
+      exchange_wide<rushmem::grid_parts>(t, tag, from, held_sink{to, flag, part == 0 && me == 1}, -1);
     }
     for (int from = 0; from < members; ++from) {
       for (size_t i = threadIdx.x; i < n; i += blockDim.x) {

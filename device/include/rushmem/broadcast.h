@@ -86,8 +86,8 @@ RUSHMEM_DEVICE void broadcast_packets(call<Scope> &c, T *dst, const T *src, size
 /* One chunk of whole words between near members, as a call by itself: as those of few.h. */
 template <typename Scope, typename T>
 RUSHMEM_DEVICE void broadcast_few(const team &t, uint64_t tag, T *dst, const T *src, size_t n, int root) {
-  enter_small<Scope>(t);
   call<Scope> c = small_call<Scope>(t, tag);
+  c.enter();
   c.begin(c.load_phases(), 0);
   const uint32_t words = static_cast<uint32_t>(words_of<T>(n));
   if (t.raw.my_pe == root) {

@@ -13,7 +13,7 @@ const PACKET: usize = 16;
 const WORLD: usize = 1 << 20;
 const FIRST: usize = 9 << 18;
 /// Wide packets of the world's first set, in bytes, at most, and of those from one member in one phase: 1 MiB
-/// of data by up to 128 blocks, each of whole rows of 1 KiB (`impl/coll/wide.h`).
+/// of data and more, in rows of 1 KiB (`impl/coll/wide.h`).
 const WIDE_BYTES: usize = 9 << 19;
 const MOST_WIDE: usize = 9 << 17;
 const LEAST_WIDE: usize = 64 << 10;

@@ -65,33 +65,45 @@ template <typename Scope> struct call {
 
   /* All threads of the scope enter, which synchronises them. */
   RUSHMEM_DEVICE call(const team &team_, uint64_t tag_) : t(team_), tag(static_cast<uint32_t>(tag_)), busy(0) {
-    check_team();
-    room = room_of(t);
-    if constexpr (blocks) tag = tag_of_blocks(tag_);
     if constexpr (blocks) {
-      const phases_of_block found = tell_block(enter_by_blocks());
+      tag = tag_of_blocks(tag_);
+      const phases_of_block answer = enter_by_blocks();
+      room = room_of(t);
+      const phases_of_block found = tell_block(answer);
       begin(found.last, found.ended);
     } else {
-      sync();
+      enter();
+      room = room_of(t);
       begin(load_phases(), 0);
     }
     if (is_first()) take();
   }
 
+  /* All threads of the scope enter, which synchronises them. */
+  RUSHMEM_DEVICE void enter() const {
+    check_team();
+    sync();
+  }
+
   /* The threads of a block of a grid enter, and its first one asks what the slot set says: hundreds of warps
    * would take their turns at one line of the L2 cache. In the first thread: the answer. */
   RUSHMEM_DEVICE phases_of_block enter_by_blocks() const {
-    check_team();
-    sync();
-    if (group::rank() != 0 || is_idle()) return {};
-    return {load_phases(), load_relaxed_word(ended_by_blocks() + block_in_grid())};
+    enter();
+    /* Not set in the other threads: then no load of theirs waits for it. */
+    phases_of_block answer;
+    if (group::rank() == 0 && !is_idle()) answer = {load_phases(), load_relaxed_word(ended_by_blocks() + block_in_grid())};
+    return answer;
   }
   /* The same in all threads, behind what they have asked for meanwhile. */
   RUSHMEM_DEVICE static phases_of_block tell_block(const phases_of_block &answer) {
-    __shared__ phases_of_block found;
-    if (group::rank() == 0) found = answer;
+    __shared__ last_phases last;
+    __shared__ uint64_t ended;
+    if (group::rank() == 0) {
+      last = answer.last;
+      ended = answer.ended;
+    }
     group::sync();
-    return found;
+    return {last, ended};
   }
 
   /* A call that is one meeting and nothing else: what meet() and end() make of it, but with two barriers of
@@ -135,8 +147,7 @@ template <typename Scope> struct call {
   struct meets_only {};
   RUSHMEM_DEVICE call(const team &team_, uint64_t tag_, meets_only)
       : t(team_), next(0), behind(0), tag(static_cast<uint32_t>(tag_)), busy(0), room(0) {
-    check_team();
-    sync();
+    enter();
   }
   RUSHMEM_DEVICE static uint64_t later_of(uint64_t a, uint64_t b) { return a >= b ? a : b; }
   RUSHMEM_DEVICE void check_team() const {

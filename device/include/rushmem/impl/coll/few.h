@@ -66,13 +66,12 @@ RUSHMEM_DEVICE void exchange_few(const team &t, uint64_t tag, size_t words, Sour
   using group = typename call<Scope>::group;
   using share = tiles<group, few_words>;
   constexpr bool blocks = call<Scope>::blocks;
-  if (RUSHMEM_UNLIKELY(!t.raw.slots || t.raw.heap_base != state().heap_base)) fail(RUSHMEM_DEVICE_FAIL_TEAM);
   uint32_t tag_ = static_cast<uint32_t>(tag);
   if constexpr (blocks) tag_ = call<Scope>::tag_of_blocks(tag);
   call<Scope> c(t, {0, 0, opaque(tag_), 0, call<Scope>::room_of(t)});
   phases_of_block answer{};
   if constexpr (blocks) answer = c.enter_by_blocks();
-  else c.sync();
+  else c.enter();
   if (c.is_idle()) {
     if constexpr (has_blocks<Scope>::meet) c.sync();
     return;

@@ -66,16 +66,14 @@ RUSHMEM_DEVICE bool is_wide_broadcast(const team &t, size_t bytes) {
   return rows_of(static_cast<uint32_t>(bytes)) <= t.raw.wide / row_bytes;
 }
 
-/* Whether a call that moves so many bytes between every two members goes by wide packets: rows of each
- * channel from one member in one phase, else 0. Blocks of less than a warp have none: that is no different on
- * any member. */
-template <typename Scope> RUSHMEM_DEVICE uint32_t wide_rows(const team &t, size_t bytes) {
-  if constexpr (!has_blocks<Scope>::value) return 0;
-  if (bytes < least_wide || bytes > most_wide) return 0;
-  if (t.raw.wide == 0 || !t.raw.all_near || t.raw.n_pes < 2 || block::size() < 32) return 0;
-  if (bytes * static_cast<size_t>(t.raw.n_pes - 1) > most_wide) return 0;
-  const uint32_t channels = call<Scope>::channels_of(t), each = t.raw.wide / row_bytes / channels;
-  return rows_of(static_cast<uint32_t>(bytes)) <= each * channels ? each : 0;
+/* Whether a call that moves so many bytes between every two members goes by wide packets. Blocks of less than
+ * a warp have none: that is no different on any member. */
+template <typename Scope> RUSHMEM_DEVICE bool is_wide(const team &t, size_t bytes) {
+  if constexpr (!has_blocks<Scope>::value) return false;
+  if (bytes < least_wide || bytes > most_wide) return false;
+  if (!t.raw.all_near || t.raw.n_pes < 2 || block::size() < 32) return false;
+  const uint32_t few = static_cast<uint32_t>(bytes);
+  return uint64_t(few) * static_cast<uint32_t>(t.raw.n_pes - 1) <= most_wide && rows_of(few) * row_bytes <= t.raw.wide;
 }
 
 /* The same for data that is written to members, as it can be to all of them; reading takes members that are
@@ -116,6 +114,10 @@ RUSHMEM_DEVICE uint32_t chunks_of_relays(size_t bytes) {
   while (chunks < most_chunks && (chunks + 1) * (chunks + 1) * bytes_of_chunks <= bytes) ++chunks;
   return chunks;
 }
+
+/* Bytes from which on a grid's reduction of two members goes by stores alone (combine.h): it has a third
+ * meeting, and the link moves stores faster than loads (docs/performance-log.md, 27). */
+constexpr size_t least_reduced_by_stores = 6 << 20;
 
 /* A reduction by puts has four meetings, and keeps pieces of all other members in the destination, in whole
  * lines. */

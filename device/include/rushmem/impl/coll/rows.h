@@ -17,79 +17,13 @@
 namespace rushmem {
 namespace impl {
 
-/* Rows of a warp that are in flight together, `apart` from one another: those among the first `end`. */
-struct two_rows {
-  row_part at[2];
-};
 RUSHMEM_DEVICE bool has_second(uint32_t row, uint32_t apart, uint32_t end) { return row + apart < end; }
 
 template <size_t unit>
-RUSHMEM_DEVICE void load_rows(two_rows &to, const wide_array<unit> &from, uint32_t row, uint32_t apart, uint32_t end,
-                              const row_lane &l) {
-  to.at[0] = from.load(0, row, l);
-  if (has_second(row, apart, end)) to.at[1] = from.load(0, row + apart, l);
-}
-template <size_t unit>
-RUSHMEM_DEVICE void leave_rows(const two_rows &v, const wide_array<unit> &to, uint32_t row, uint32_t apart, uint32_t end,
+RUSHMEM_DEVICE void leave_rows(const two_rows &v, const wide_array<unit> &to, uint32_t row, uint32_t apart, bool second,
                                const row_lane &l) {
   to.store(0, row, l, v.at[0]);
-  if (has_second(row, apart, end)) to.store(0, row + apart, l, v.at[1]);
-}
-
-/* By a whole warp: two rows of the phase to come of member `root`, which lie from `from` on, once both are
- * here. */
-template <typename Scope>
-RUSHMEM_DEVICE two_rows receive_rows(const call<Scope> &c, const char *from, uint32_t row, uint32_t apart, uint32_t end,
-                                     const row_lane &l, int root) {
-  two_rows got;
-#if defined(RUSHMEM_CPU)
-  got.at[0] = receive_row(c, from + static_cast<size_t>(row) * row_bytes, l, root);
-  if (has_second(row, apart, end)) got.at[1] = receive_row(c, from + static_cast<size_t>(row + apart) * row_bytes, l, root);
-#else
-  const uint64_t wanted = c.number(c.next);
-  const bool numbers = l.has_numbers();
-  typename call<Scope>::patience p;
-  for (;;) {
-    packet part[4];
-    RUSHMEM_UNROLL
-    for (uint32_t u = 0; u < 4; ++u) {
-      part[u] = {0, wanted};
-      if (u >= 2 && !has_second(row, apart, end)) continue;
-      const char *const at = from + static_cast<size_t>(row + u / 2 * apart) * row_bytes;
-      part[u] = load_packet(reinterpret_cast<const packet *>(at) + l.lane + u % 2 * 32);
-    }
-    uint64_t differ = 0;
-    RUSHMEM_UNROLL
-    for (uint32_t u = 0; u < 4; ++u) differ |= part[u].sequence ^ wanted;
-    const bool here = !numbers || differ == 0;
-    if (RUSHMEM_LIKELY(__all_sync(0xffffffffu, here))) {
-      RUSHMEM_UNROLL
-      for (uint32_t u = 0; u < 2; ++u) {
-        const packet &low = part[2 * u], &high = part[2 * u + 1];
-        const pair first{low.value, numbers ? high.value : low.sequence};
-        got.at[u] = {first, numbers ? first : pair{high.value, high.sequence}};
-      }
-      return got;
-    }
-    if (!here) {
-      uint32_t late = 0;
-      uint64_t other = wanted;
-      RUSHMEM_UNROLL
-      for (uint32_t u = 4; u-- > 0;) {
-        if (part[u].sequence != wanted) {
-          late = u;
-          other = part[u].sequence;
-        }
-      }
-      const size_t at = static_cast<size_t>(row + late / 2 * apart) * row_bytes;
-      const packet *const slot = reinterpret_cast<const packet *>(from + at) + l.lane + late % 2 * 32;
-      if (RUSHMEM_UNLIKELY(other >> 16 == c.next)) c.check_tag(&slot->sequence, wanted, other, root);
-      p.unsatisfied(c, &slot->sequence, wanted, other, root);
-    }
-    __syncwarp();
-  }
-#endif
-  return got;
+  if (second) to.store(0, row + apart, l, v.at[1]);
 }
 
 /* All threads of the root's scope, before it sends. */
@@ -106,32 +40,35 @@ RUSHMEM_DEVICE void broadcast_by_warps(call<Scope> &c, const wide_array<unit> &s
   using group = typename call<Scope>::group;
   const uint32_t warps = group::size() / 32, mine = group::rank() / 32, rows = rows_of(source.bytes);
   const uint32_t first = mine < warps ? mine : rows;
+  const size_t apart = static_cast<size_t>(warps) * row_bytes;
   const row_lane l;
   two_rows v{};
   if (c.t.raw.my_pe == root) {
-    if (first < rows) load_rows(v, source, first, warps, rows, l);
+    if (first < rows) load_rows(v, source, 0, first, warps, has_second(first, warps, rows), l);
     c.begin(last, 0);
     make_room_for_rows(c);
-    char *const own = wide_packets(c, c.next, root, 0);
+    char *const own = wide_packets(c, c.next, root);
     RUSHMEM_ROLLED
     for (uint32_t row = first; row < rows; row += 2 * warps) {
-      if (row != first) load_rows(v, source, row, warps, rows, l);
+      const bool second = has_second(row, warps, rows);
+      if (row != first) load_rows(v, source, 0, row, warps, second, l);
       RUSHMEM_ROLLED
       for (int s = 1; s < c.t.raw.n_pes; ++s) {
         char *const to = c.near_at(own, c.right(s)) + static_cast<size_t>(row) * row_bytes;
-        store_row(to, l, v.at[0], c.number(c.next));
-        if (has_second(row, warps, rows)) store_row(to + static_cast<size_t>(warps) * row_bytes, l, v.at[1], c.number(c.next));
+        store_rows(to, apart, second, l, v, c.number(c.next));
       }
-      if (source.at != dst.at) leave_rows(v, dst, row, warps, rows, l);
+      if (source.at != dst.at) leave_rows(v, dst, row, warps, second, l);
     }
     if (call<Scope>::is_first()) c.take();
   } else {
     c.begin(last, 0);
     if (call<Scope>::is_first()) c.take();
-    const char *const from = wide_packets(c, c.next, root, 0);
+    const char *const from = wide_packets(c, c.next, root);
     RUSHMEM_ROLLED
     for (uint32_t row = first; row < rows; row += 2 * warps) {
-      leave_rows(receive_rows(c, from, row, warps, rows, l, root), dst, row, warps, rows, l);
+      const bool second = has_second(row, warps, rows);
+      const two_rows got = receive_rows(c, from + static_cast<size_t>(row) * row_bytes, apart, second, l, root);
+      leave_rows(got, dst, row, warps, second, l);
     }
   }
 }
@@ -147,7 +84,7 @@ RUSHMEM_OUTLINED typename call<Scope>::state_of broadcast_alone(team t, typename
   const uint32_t rows = rows_of(source.bytes);
   const uint64_t number = c.number(c.next);
   if (t.raw.my_pe == root) {
-    char *const own = wide_packets(c, c.next, root, 0);
+    char *const own = wide_packets(c, c.next, root);
     /* Data of all rows, and then their numbers, each with the half of a vector that is beside it. */
     const uint32_t data = rows * (turns - 1);
     RUSHMEM_ROLLED
@@ -173,7 +110,7 @@ RUSHMEM_OUTLINED typename call<Scope>::state_of broadcast_alone(team t, typename
     }
     return c.so_far();
   }
-  const char *const from = wide_packets(c, c.next, root, 0);
+  const char *const from = wide_packets(c, c.next, root);
   RUSHMEM_ROLLED
   for (uint32_t row = 0; row < rows; ++row) {
     const packet *const place = reinterpret_cast<const packet *>(from + static_cast<size_t>(row) * row_bytes);
@@ -199,8 +136,7 @@ RUSHMEM_DEVICE void broadcast_rows(const team &t, uint64_t tag, const wide_array
                                    int root) {
   using group = typename call<Scope>::group;
   call<Scope> c(t, {0, 0, static_cast<uint32_t>(tag), 0, t.raw.packets});
-  c.check_team();
-  c.sync();
+  c.enter();
   const last_phases last = c.load_phases();
   bool whole = false;
   if constexpr (!is_alone<group>::value) whole = group::size() >= 32;

@@ -25,12 +25,6 @@ template <typename Scope> RUSHMEM_DEVICE bool is_small(const team &t, size_t byt
          uint64_t(static_cast<uint32_t>(bytes)) * static_cast<uint32_t>(t.raw.n_pes) <= most_by_packets;
 }
 
-/* All threads of the scope enter. */
-template <typename Scope> RUSHMEM_DEVICE void enter_small(const team &t) {
-  if (RUSHMEM_UNLIKELY(!t.raw.slots || t.raw.heap_base != state().heap_base)) fail(RUSHMEM_DEVICE_FAIL_TEAM);
-  call<Scope>::group::sync();
-}
-
 /* Waits, each thread for itself, until packets of the next phase may be sent. */
 template <typename Scope> RUSHMEM_OUTLINED void await_room(team t, typename call<Scope>::state_of so_far) {
   const call<Scope> c(t, so_far);
@@ -118,7 +112,7 @@ RUSHMEM_DEVICE void receive_from_all(const call<Scope> &c, Sink &sink, const pac
 /* `exchange` as a call by itself. */
 template <typename Scope, typename Source, typename Sink>
 RUSHMEM_DEVICE void exchange_small(const team &t, uint64_t tag, size_t words, Source source, Sink sink) {
-  enter_small<Scope>(t);
+  small_call<Scope>(t, tag).enter();
   const uint32_t w = Scope::rank();
   typename call<Scope>::state_of so_far{};
   if (w < words) {
@@ -161,9 +155,9 @@ template <typename Scope> RUSHMEM_DEVICE void end_broadcast(call<Scope> &c) {
  * whose packets go one way (call.h). */
 template <typename Scope, typename T>
 RUSHMEM_DEVICE void broadcast_small(const team &t, uint64_t tag, T *dst, const T *src, size_t n, int root) {
-  enter_small<Scope>(t);
   const uint32_t words = static_cast<uint32_t>(words_of<T>(n)), w = Scope::rank();
   call<Scope> c = small_call<Scope>(t, tag);
+  c.enter();
   c.begin(c.load_phases(), 0);
   if (w < words) {
     if (t.raw.my_pe == root) {

@@ -12,8 +12,9 @@
  * On the CPU device a number is stored last, with release, and loaded first.
  *
  * Where they lie. For each of RUSHMEM_TEAM_WIDE phases in turn and for each member there are
- * `rushmem_team::wide` bytes. Every channel has a part of them, as of the packets (call.h). What a member
- * writes in phase p replaces what it wrote in phase p - 2. So the rule is:
+ * `rushmem_team::wide` bytes. Rows lie in the order of the array, and are dealt out to the channels in
+ * turn, so that each channel has a part of them, as of the packets (call.h). What a member writes in phase p
+ * replaces what it wrote in phase p - 2. So the rule is:
  *
  *     A member that sends wide packets in phase p knows that all members have ended phase p - 2.
  *
@@ -65,10 +66,10 @@ template <size_t unit> struct wide_array {
   uint32_t bytes;
 
   RUSHMEM_DEVICE char *of(int member) const { return at + static_cast<size_t>(member) * apart; }
+  /* Behind the end: anything. */
   RUSHMEM_DEVICE pair load(const char *from, uint32_t offset) const {
-    if (offset >= bytes) return {0, 0};
-    if constexpr (whole) return load_pair(from + offset);
-    else return gather_pair<unit>(from + offset, bytes - offset);
+    if constexpr (whole) return load_pair(from + (offset < bytes ? offset : 0));
+    else return offset < bytes ? gather_pair<unit>(from + offset, bytes - offset) : pair{0, 0};
   }
   RUSHMEM_DEVICE void store(char *to, uint32_t offset, pair v) const {
     if (offset >= bytes) return;
@@ -110,12 +111,11 @@ template <size_t unit, typename T, typename Op> struct wide_reducing {
   }
 };
 
-/* Where member `from` writes for this channel in a phase: `rows` at most. */
-template <typename Scope> RUSHMEM_DEVICE char *wide_packets(const call<Scope> &c, uint64_t phase, int from, uint32_t rows) {
+/* Where member `from` writes in a phase. */
+template <typename Scope> RUSHMEM_DEVICE char *wide_packets(const call<Scope> &c, uint64_t phase, int from) {
   const rushmem_team &raw = c.t.raw;
   const uint32_t place = static_cast<uint32_t>(phase % RUSHMEM_TEAM_WIDE) * static_cast<uint32_t>(raw.n_pes);
-  return c.wide() + static_cast<size_t>(place + static_cast<uint32_t>(from)) * raw.wide +
-         static_cast<size_t>(block_in_grid() * rows) * row_bytes;
+  return c.wide() + static_cast<size_t>(place + static_cast<uint32_t>(from)) * raw.wide;
 }
 
 /* By a whole warp: its row goes there. */
@@ -134,38 +134,80 @@ RUSHMEM_DEVICE void store_row(char *to, const row_lane &l, const row_part &v, ui
   store_packet(low + 32, l.has_numbers() ? v.second.b : v.second.a, l.has_numbers() ? number : v.second.b);
 }
 
-/* By a whole warp: its row of the phase to come, once it is here. */
+/* Rows of a warp that are in flight together: one, or two. */
+struct two_rows {
+  row_part at[2];
+};
+
+/* Loads row `row` of what goes to that member, and the one `apart` rows behind it if `second`. */
+template <size_t unit>
+RUSHMEM_DEVICE void load_rows(two_rows &to, const wide_array<unit> &from, int member, uint32_t row, uint32_t apart,
+                              bool second, const row_lane &l) {
+  to.at[0] = from.load(member, row, l);
+  if (second) to.at[1] = from.load(member, row + apart, l);
+}
+
+/* By a whole warp: rows go there, the second one `apart` bytes behind the first. */
+RUSHMEM_DEVICE void store_rows(char *to, size_t apart, bool second, const row_lane &l, const two_rows &v, uint64_t number) {
+  store_row(to, l, v.at[0], number);
+  if (second) store_row(to + apart, l, v.at[1], number);
+}
+
+/* By a whole warp: rows of the phase to come of that member, once they are here. */
 template <typename Scope>
-RUSHMEM_DEVICE row_part receive_row(const call<Scope> &c, const char *from, const row_lane &l, int member) {
-  const packet *const low = reinterpret_cast<const packet *>(from) + l.lane;
+RUSHMEM_DEVICE two_rows receive_rows(const call<Scope> &c, const char *from, size_t apart, bool second, const row_lane &l,
+                                     int member) {
   const uint64_t wanted = c.number(c.next);
   const bool numbers = l.has_numbers();
+  const auto place = [=](uint32_t u) {
+    return reinterpret_cast<const packet *>(from + u / 2 * apart) + l.lane + u % 2 * 32;
+  };
   typename call<Scope>::patience p;
   for (;;) {
-    packet first{0, wanted}, second{0, wanted};
+    packet part[4];
+    uint64_t differ = 0;
+    RUSHMEM_UNROLL
+    for (uint32_t u = 0; u < 4; ++u) {
+      part[u] = {0, wanted};
+      if (u >= 2 && !second) continue;
 #if defined(RUSHMEM_CPU)
-    if (numbers)
+      if (!numbers) continue;
 #endif
-    {
-      first = load_packet(low);
-      second = load_packet(low + 32);
+      part[u] = load_packet(place(u));
     }
-    const bool here = !numbers || (first.sequence == wanted && second.sequence == wanted);
+    RUSHMEM_UNROLL
+    for (uint32_t u = 0; u < 4; ++u) differ |= part[u].sequence ^ wanted;
+    const bool here = !numbers || differ == 0;
     if (RUSHMEM_LIKELY(__all_sync(0xffffffffu, here))) {
+      two_rows got;
+      RUSHMEM_UNROLL
+      for (uint32_t u = 0; u < 2; ++u) {
+        if (u == 1 && !second) break;
+        packet &low = part[2 * u], &high = part[2 * u + 1];
 #if defined(RUSHMEM_CPU)
-      if (!numbers) {
-        first = load_packet(low);
-        second = load_packet(low + 32);
-      }
+        if (!numbers) {
+          low = load_packet(place(2 * u));
+          high = load_packet(place(2 * u + 1));
+        }
 #endif
-      if (numbers) return {{first.value, second.value}, {first.value, second.value}};
-      return {{first.value, first.sequence}, {second.value, second.sequence}};
+        const pair first{low.value, numbers ? high.value : low.sequence};
+        got.at[u] = {first, numbers ? first : pair{high.value, high.sequence}};
+      }
+      return got;
     }
     if (!here) {
-      const packet *late = first.sequence != wanted ? low : low + 32;
-      const uint64_t other = first.sequence != wanted ? first.sequence : second.sequence;
-      if (RUSHMEM_UNLIKELY(other >> 16 == c.next)) c.check_tag(&late->sequence, wanted, other, member);
-      p.unsatisfied(c, &late->sequence, wanted, other, member);
+      uint32_t late = 0;
+      uint64_t other = wanted;
+      RUSHMEM_UNROLL
+      for (uint32_t u = 4; u-- > 0;) {
+        if (part[u].sequence != wanted) {
+          late = u;
+          other = part[u].sequence;
+        }
+      }
+      const uint64_t *const word_ = &place(late)->sequence;
+      if (RUSHMEM_UNLIKELY(other >> 16 == c.next)) c.check_tag(word_, wanted, other, member);
+      p.unsatisfied(c, word_, wanted, other, member);
     }
     __syncwarp();
   }
@@ -184,25 +226,55 @@ template <typename Scope> RUSHMEM_OUTLINED void hear_all_apart(team t, typename 
   hear_all(call<Scope>(t, so_far), so_far.next, but);
 }
 
+/* A warp's way through what it sends: two rows to each member in turn, or to all of them where they are the
+ * same, and then the next two. */
+struct rows_to_send {
+  bool same;
+  uint32_t row, step, end;
+  int s, n;
+
+  RUSHMEM_DEVICE bool any() const { return row < end; }
+  RUSHMEM_DEVICE bool has_second() const { return row + step < end; }
+  RUSHMEM_DEVICE bool last() const { return same || s + 1 == n; }
+  RUSHMEM_DEVICE void go_on() {
+    if (last()) {
+      row += 2 * step;
+      s = 1;
+    } else {
+      ++s;
+    }
+  }
+};
+
 /* A call: `source` of each member to the others and to `sink`; of member `root` alone where that is one. Rows
- * are dealt out to the channels in turn, of which each has room for `room`. */
+ * are loaded, stored and polled two at a time: the next ones are loaded before these are stored, behind which
+ * their loads would wait. What does not depend on the phase is worked out before that is known, and no load
+ * waits for another one. */
 template <typename Scope, size_t unit, typename Sink>
-RUSHMEM_DEVICE void exchange_wide(const team &t, uint64_t tag, uint32_t room, const wide_array<unit> &source, Sink sink,
-                                  int root) {
-  call<Scope> c(t, {0, 0, call<Scope>::tag_of_blocks(tag), 0, 0});
+RUSHMEM_DEVICE void exchange_wide(const team &t, uint64_t tag, const wide_array<unit> &source, Sink sink, int root) {
+  call<Scope> c(t, {0, 0, opaque(call<Scope>::tag_of_blocks(tag)), 0, 0});
+  /* In front of all that is read of the team: the table of another world's need not be mapped here. */
+  c.check_team();
+  const uint32_t rows = rows_of(source.bytes), channels = c.channels(), warps = block::size() / 32, rank = block::rank();
+  const uint32_t first = opaque(block_in_grid() + rank / 32 * channels), step = opaque(warps * channels);
+  const uint32_t end = opaque(rank / 32 < warps ? rows : 0);
+  const int n = t.raw.n_pes, me = t.raw.my_pe;
+  const bool sends = root < 0 || root == me, none = block_in_grid() >= rows;
+  const row_lane l;
+  /* This warp's rows: here of member 0, and what this member sends to the first one to the right, in phases
+   * that are multiples of RUSHMEM_TEAM_WIDE. */
+  const uint32_t apart = step * row_bytes, phases_apart = opaque(static_cast<uint32_t>(n) * t.raw.wide);
+  char *const here = wide_packets(c, 0, 0) + first * row_bytes;
+  char *const own = here + static_cast<uint32_t>(me) * t.raw.wide;
+  char *const right = opaque(c.near_at(own, c.right(1)));
   const phases_of_block answer = c.enter_by_blocks();
   if (c.is_idle()) {
     if constexpr (has_blocks<Scope>::meet) c.sync();
     return;
   }
-  const uint32_t rows = rows_of(source.bytes), channels = c.channels(), warps = block::size() / 32, rank = block::rank();
-  const uint32_t first = block_in_grid() + rank / 32 * channels, step = warps * channels;
-  const uint32_t end = rank / 32 < warps ? rows : 0;
-  const int n = t.raw.n_pes, me = t.raw.my_pe;
-  const bool sends = root < 0 || root == me, none = block_in_grid() >= rows;
-  const row_lane l;
-  row_part v{};
-  if (sends && first < end) v = source.load(c.right(1), first, l);
+  rows_to_send at{source.apart == 0, first, step, sends ? end : 0, 1, n};
+  two_rows even, odd;
+  if (at.any()) load_rows(even, source, c.right(1), first, step, at.has_second(), l);
   const phases_of_block found = c.tell_block(answer);
   c.begin(found.last, found.ended);
   if (RUSHMEM_UNLIKELY(c.ask_lines)) {
@@ -210,34 +282,51 @@ RUSHMEM_DEVICE void exchange_wide(const team &t, uint64_t tag, uint32_t room, co
     c.behind = RUSHMEM_TEAM_WIDE;
   }
   if (RUSHMEM_UNLIKELY((!sends || none) && rank == 0)) say_here_apart<Scope>(t, c.so_far());
-  const uint32_t place = rank / 32 * row_bytes;
-  char *own = wide_packets(c, c.next, me, room) + place;
-  RUSHMEM_ROLLED
-  for (uint32_t row = first, s = 1; sends && row < end;) {
-    /* The next one is loaded before this one is stored, behind which its load would wait. */
-    const bool last = s + 1 == static_cast<uint32_t>(n);
-    const uint32_t next_s = last ? 1 : s + 1, next_row = last ? row + step : row;
-    row_part ahead = v;
-    if (next_row < end && (source.apart != 0 || last)) ahead = source.load(c.right(static_cast<int>(next_s)), next_row, l);
-    store_row(c.near_at(own, c.right(static_cast<int>(s))), l, v, c.number(c.next));
-    if (last) own += warps * row_bytes;
-    v = ahead;
-    s = next_s;
-    row = next_row;
+  const uint32_t of_phase = static_cast<uint32_t>(c.next % RUSHMEM_TEAM_WIDE) * phases_apart;
+  if (at.any()) {
+    const uint64_t number = c.number(c.next);
+    size_t offset = of_phase;
+    /* One step: these rows go, and the next ones come. */
+    const auto send = [&](const two_rows &now, two_rows &next) {
+      rows_to_send then = at;
+      then.go_on();
+      if (then.any()) load_rows(next, source, c.right(then.s), then.row, step, then.has_second(), l);
+      const bool second = at.has_second();
+      if (RUSHMEM_LIKELY(at.s == 1)) store_rows(right + offset, apart, second, l, now, number);
+      else store_rows(c.near_at(own, c.right(at.s)) + offset, apart, second, l, now, number);
+      if (at.same) {
+        RUSHMEM_ROLLED
+        for (int s = 2; s < n; ++s) store_rows(c.near_at(own, c.right(s)) + offset, apart, second, l, now, number);
+      }
+      if (at.last()) offset += 2 * apart;
+      at = then;
+      return at.any();
+    };
+    RUSHMEM_ROLLED
+    while (send(even, odd) && send(odd, even)) {
+    }
   }
   if (call<Scope>::is_first()) c.take();
-  const char *from = wide_packets(c, c.next, 0, room) + place;
+  const char *from = here + of_phase;
+  Sink sinks[2] = {sink, sink};
   RUSHMEM_ROLLED
-  for (uint32_t row = first; row < end; row += step) {
-    if (sends) v = source.load(me, row, l);
+  for (uint32_t row = first; row < end; row += 2 * step) {
+    const bool second = row + step < end;
+    two_rows mine;
+    if (sends) load_rows(mine, source, me, row, step, second, l);
     const char *theirs = from;
     RUSHMEM_ROLLED
     for (int member = 0; member < n; ++member) {
-      if (root < 0 || member == root) sink.take(member, row, l, member == me ? v : receive_row(c, theirs, l, member));
+      if (root < 0 || member == root) {
+        const two_rows got = member == me ? mine : receive_rows(c, theirs, apart, second, l, member);
+        sinks[0].take(member, row, l, got.at[0]);
+        if (second) sinks[1].take(member, row + step, l, got.at[1]);
+      }
       theirs += t.raw.wide;
     }
-    sink.done(row, l);
-    from += warps * row_bytes;
+    sinks[0].done(row, l);
+    if (second) sinks[1].done(row + step, l);
+    from += 2 * apart;
   }
   if (RUSHMEM_UNLIKELY((root >= 0 || none) && rank == 0)) hear_all_apart<Scope>(t, c.so_far(), none ? me : root);
   loads_before_later();
@@ -256,12 +345,12 @@ constexpr uint64_t wide_call = uint64_t(1) << 40;
 
 /* Arrays whose addresses or sizes are not those of whole vectors, out of line. */
 template <typename Scope, size_t unit>
-RUSHMEM_OUTLINED_LARGE void move_wide(team t, uint64_t tag, uint32_t room, wide_array<unit> from, wide_array<unit> to, int root) {
-  exchange_wide<Scope>(t, tag, room, from, wide_blocks<unit>{to}, root);
+RUSHMEM_OUTLINED_LARGE void move_wide(team t, uint64_t tag, wide_array<unit> from, wide_array<unit> to, int root) {
+  exchange_wide<Scope>(t, tag, from, wide_blocks<unit>{to}, root);
 }
 template <typename Scope, size_t unit, typename T, typename Op>
-RUSHMEM_OUTLINED_LARGE void reduce_wide(team t, uint64_t tag, uint32_t room, wide_array<unit> from, wide_array<unit> to) {
-  exchange_wide<Scope>(t, tag, room, from, wide_reducing<unit, T, Op>{to, {}}, -1);
+RUSHMEM_OUTLINED_LARGE void reduce_wide(team t, uint64_t tag, wide_array<unit> from, wide_array<unit> to) {
+  exchange_wide<Scope>(t, tag, from, wide_reducing<unit, T, Op>{to, {}}, -1);
 }
 
 /* The whole call if it goes by wide packets: n elements of each member to each, of blocks that lie `apart`
@@ -270,16 +359,16 @@ template <typename Scope, typename T>
 RUSHMEM_DEVICE bool wide_move(const team &t, uint32_t collective, uint64_t more, T *dst, size_t dst_apart, const T *src,
                               size_t src_apart, size_t n, int root) {
   if constexpr (call<Scope>::blocks) {
-    const uint32_t room = wide_rows<Scope>(t, n * sizeof(T)), bytes = static_cast<uint32_t>(n * sizeof(T));
-    if (room == 0) return false;
+    if (!is_wide<Scope>(t, n * sizeof(T))) return false;
+    const uint32_t bytes = static_cast<uint32_t>(n * sizeof(T));
     const uint64_t tag = tag_of(collective, bytes, more + wide_call);
     char *const from = reinterpret_cast<char *>(const_cast<T *>(src)), *const to = reinterpret_cast<char *>(dst);
     if (RUSHMEM_LIKELY(whole_vectors(from, to) && bytes % 16 == 0)) {
       const wide_array<16> sent{from, src_apart * sizeof(T), bytes}, got{to, dst_apart * sizeof(T), bytes};
-      exchange_wide<Scope>(t, tag, room, sent, wide_blocks<16>{got}, root);
+      exchange_wide<Scope>(t, tag, sent, wide_blocks<16>{got}, root);
     } else {
       constexpr size_t unit = part_of<T>::value;
-      move_wide<Scope, unit>(t, tag, room, {from, src_apart * sizeof(T), bytes}, {to, dst_apart * sizeof(T), bytes}, root);
+      move_wide<Scope, unit>(t, tag, {from, src_apart * sizeof(T), bytes}, {to, dst_apart * sizeof(T), bytes}, root);
     }
     return true;
   }
@@ -288,16 +377,16 @@ RUSHMEM_DEVICE bool wide_move(const team &t, uint32_t collective, uint64_t more,
 template <typename Scope, typename T, typename Op>
 RUSHMEM_DEVICE bool wide_reduce(const team &t, uint32_t collective, T *dst, const T *src, size_t apart, size_t n) {
   if constexpr (call<Scope>::blocks) {
-    const uint32_t room = wide_rows<Scope>(t, n * sizeof(T)), bytes = static_cast<uint32_t>(n * sizeof(T));
-    if (room == 0) return false;
+    if (!is_wide<Scope>(t, n * sizeof(T))) return false;
+    const uint32_t bytes = static_cast<uint32_t>(n * sizeof(T));
     const uint64_t tag = tag_of(collective, bytes, reduction<T, Op> + wide_call);
     char *const from = reinterpret_cast<char *>(const_cast<T *>(src)), *const to = reinterpret_cast<char *>(dst);
     if (RUSHMEM_LIKELY(whole_vectors(from, to) && bytes % 16 == 0)) {
       const wide_array<16> sent{from, apart * sizeof(T), bytes}, got{to, 0, bytes};
-      exchange_wide<Scope>(t, tag, room, sent, wide_reducing<16, T, Op>{got, {}}, -1);
+      exchange_wide<Scope>(t, tag, sent, wide_reducing<16, T, Op>{got, {}}, -1);
     } else {
       constexpr size_t unit = part_of<T>::value;
-      reduce_wide<Scope, unit, T, Op>(t, tag, room, {from, apart * sizeof(T), bytes}, {to, 0, bytes});
+      reduce_wide<Scope, unit, T, Op>(t, tag, {from, apart * sizeof(T), bytes}, {to, 0, bytes});
     }
     return true;
   }
