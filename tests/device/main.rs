@@ -21,6 +21,7 @@ mod queue_contexts;
 mod relays;
 mod rma;
 mod staged;
+mod stores_alone;
 mod storm;
 mod waits;
 

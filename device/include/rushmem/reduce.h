@@ -58,8 +58,10 @@ RUSHMEM_OUTLINED_LARGE void reduce_any(team t, T *dst, const T *src, size_t n) {
   const bool near = t.raw.all_near != 0;
   const bool direct = is_symmetric(dst, bytes) && (near ? is_large<Scope>(t, bytes) && is_symmetric(src, bytes)
                                                         : is_large_to_reduce_by_puts(t, bytes) && dst != src);
-  call<Scope> c(t, tag_of(RUSHMEM_COLLECTIVE_REDUCE, bytes, reduction<T, Op> + direct));
-  if (direct && near) reduce_direct<Op>(c, dst, src, n);
+  const bool stores = direct && near && is_reduced_by_stores<Scope>(t, bytes, dst, src);
+  call<Scope> c(t, tag_of(RUSHMEM_COLLECTIVE_REDUCE, bytes, reduction<T, Op> + direct + (stores ? stores_alone : 0)));
+  if (stores) reduce_of_two<Op>(c, dst, src, n);
+  else if (direct && near) reduce_direct<Op>(c, dst, src, n);
   else if (direct) reduce_by_puts<Op>(c, dst, src, n);
   else exchange<Scope>(c, words_of<T>(n), words_from<T, false>{src, n}, reducing<T, Op>{dst, n, {}});
   c.end();

@@ -67,7 +67,8 @@ pub(crate) fn algorithm(collective: &str) -> &'static str {
         "" => "",
         "sync" | "barrier" => "a store to each member",
         "inscan" | "exscan" => "packets",
-        "reduce" => "packets to all; larger: wide packets; large: each member combines its share and writes it to all",
+        "reduce" => "packets to all; larger: wide packets; large: each member combines its share, which it reads, or \
+                     of two members is sent, and writes it to all",
         "reducescatter" => "packets; larger: wide packets; large: each member reads and combines its own block",
         "broadcast" => "packets; larger: wide packets; large: the root writes to all, or a part to each, which passes it on",
         "alltoall" | "fcollect" => "packets; larger: wide packets; large: stores into the members' arrays",

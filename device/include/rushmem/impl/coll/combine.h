@@ -136,17 +136,65 @@ RUSHMEM_DEVICE void reduce_direct(call<Scope> &c, T *dst, const T *src, size_t n
 
 /* Elements [0, n) of this member's share: its own at `own`, and those of the others one after the other in
  * `pieces`, `share` elements apart. The result may replace the piece that lies where it goes: each word is
- * written by who has read it. */
+ * written by who has read it. It goes to `also`, too, where that is not null. */
 template <typename Group, typename T, typename Op>
-RUSHMEM_OUTLINED void combine_pieces(T *result, const T *own, const T *pieces, size_t share, int me, int members, size_t n,
-                                     span words) {
+RUSHMEM_OUTLINED void combine_pieces(T *result, T *also, const T *own, const T *pieces, size_t share, int me, int members,
+                                     size_t n, span words) {
   const auto piece = [=](int m) { return m == me ? own : pieces + static_cast<size_t>(m < me ? m : m - 1) * share; };
   for (size_t w = words.begin + Group::rank(); w < words.end; w += Group::size()) {
     accumulator<T, Op> so_far;
     so_far.begin(word_at(piece(0), n, w));
     for (int m = 1; m < members; ++m) so_far.add(word_at(piece(m), n, w));
-    set_word(result, n, w, so_far.result());
+    const uint64_t value = so_far.result();
+    set_word(result, n, w, value);
+    if (also != nullptr) set_word(also, n, w, value);
   }
+}
+
+/* Whether a reduction between near members that is direct goes by stores alone, and its tag says so. */
+constexpr uint64_t stores_alone = uint64_t(1) << 41;
+template <typename Scope>
+RUSHMEM_DEVICE bool is_reduced_by_stores(const team &t, size_t bytes, const void *dst, const void *src) {
+  if constexpr (!call<Scope>::blocks) return false;
+  return t.raw.n_pes == 2 && bytes >= least_reduced_by_stores && dst != src && whole_vectors(dst, src);
+}
+
+/* Between two near members by stores alone, which the link moves faster than loads (docs/performance-log.md,
+ * 27). Each sends the other the share that this one combines, to where its result will be, which is free as
+ * long as it is not the source; and then its result, of which a vector is written by who has read what lay
+ * there. Blocks meet in pairs, so both shares are shared out to them as if they were whole ones. */
+struct two_arrays {
+  const char *of[2];
+  RUSHMEM_DEVICE const char *at(size_t offset, int member) const { return of[member] + offset; }
+};
+template <typename Op, typename Scope, typename T>
+RUSHMEM_DEVICE void reduce_of_two(call<Scope> &c, T *dst, const T *src, size_t n) {
+  using group = typename call<Scope>::group;
+  const size_t bytes = n * sizeof(T), share = ((bytes + 1) / 2 + 127) / 128 * 128;
+  const int me = c.t.raw.my_pe, other = 1 - me;
+  const span part = block_part(c, 0, share);
+  const auto of_share = [=](int m) {
+    const size_t first = share * static_cast<size_t>(m), begin = first + part.begin, end = first + part.end;
+    return span{begin < bytes ? begin : bytes, end < bytes ? end : bytes};
+  };
+  const span sent = of_share(other), mine = of_share(me);
+  c.meet();
+  if (sent.begin < sent.end) {
+    copy_apart<group, unit_of<T>::value>(of_member(c, reinterpret_cast<char *>(dst) + sent.begin, other),
+                                         reinterpret_cast<const char *>(src) + sent.begin, sent.end - sent.begin);
+  }
+  c.meet();
+  const size_t count = (mine.end - mine.begin) / 16, done = mine.begin + count * 16;
+  char *const result = reinterpret_cast<char *>(dst) + mine.begin;
+  two_arrays from;
+  from.of[me] = reinterpret_cast<const char *>(src) + mine.begin;
+  from.of[other] = result;
+  combine_whole<Op, true, T>(c, result, from, count);
+  if (done < mine.end) {
+    T *const also = of_member(c, dst, other);
+    combine_pieces<group, T, Op>(dst, also, src, dst, 0, me, 2, n, {done / 8, (mine.end + 7) / 8});
+  }
+  c.meet();
 }
 
 /* The same where members may be far, which cannot be read from here. Each sends every other the share that
@@ -181,8 +229,9 @@ RUSHMEM_DEVICE void reduce_by_puts(call<Scope> &c, T *dst, const T *src, size_t 
   c.meet_behind_puts();
   T *own = dst + begin(me);
   const span mine = within(length(me));
-  combine_pieces<group, T, Op>(own, src + begin(me), dst, share, c.t.raw.my_pe, c.t.raw.n_pes, length(me) / sizeof(T),
-                               {mine.begin / 8, (mine.end + 7) / 8});
+  T *const nowhere = nullptr;
+  combine_pieces<group, T, Op>(own, nowhere, src + begin(me), dst, share, c.t.raw.my_pe, c.t.raw.n_pes,
+                               length(me) / sizeof(T), {mine.begin / 8, (mine.end + 7) / 8});
   c.meet();
   RUSHMEM_ROLLED
   for (int s = 1; s < c.t.raw.n_pes; ++s) send(own, own, length(me), c.right(s));
