@@ -47,10 +47,8 @@ OF_ONE_THREAD(signal_pingpong)
 OF_ONE_THREAD(atomic_pingpong)
 OF_BLOCKS(put_bw)
 OF_BLOCKS(get_bw)
-OF_BLOCKS(one_place_get_bw)
 OF_BLOCKS(p_bw)
 OF_BLOCKS(g_bw)
-OF_BLOCKS(one_place_g_bw)
 #undef KERNELS
 
 /* rushmem-perf's kernels, where there are any. */
@@ -115,9 +113,9 @@ static const measure measures[] = {
      PAIR, NOTHING},
     {"put-bw", "put bandwidth", {{}, {}, ROW(put_bw_block, put_bw_block)},
      FIRST, PATTERN, 10, 25, 0, false, true},
-    {"get-bw", "get bandwidth", {{}, {}, GETS_ROW(get_bw_block)}, FIRST, PATTERN, 10, 25, 0, true, true},
+    {"get-bw", "get bandwidth", {{}, {}, ROW(get_bw_block, get_bw_block)}, FIRST, PATTERN, 10, 25, 0, true, true},
     {"p-bw", "p bandwidth", {{}, {}, ROW(p_bw_block, p_bw_block)}, FIRST, WORDS, 10, 25, 0, false, true},
-    {"g-bw", "g bandwidth", {{}, {}, GETS_ROW(g_bw_block)}, FIRST, PATTERN, 10, 24, 0, true, true},
+    {"g-bw", "g bandwidth", {{}, {}, ROW(g_bw_block, g_bw_block)}, FIRST, PATTERN, 10, 24, 0, true, true},
     {"sync", "sync_all", THREE(sync_all, sync), ALL, NOTHING},
     {"barrier", "barrier_all", THREE(barrier_all, barrier), ALL, NOTHING},
     {"team-sync", "team sync", THREE(team_sync, team_sync), ALL, NOTHING},
@@ -240,8 +238,9 @@ struct bench {
     j.bytes = bytes ? bytes : 8;
     /* A line lies between two places. */
     j.step = (j.bytes + 255) / 128 * 128, j.sources = j.targets = 0;
-    /* rushmem-perf gets from one place. */
-    uint32_t *places = m.gets ? (o.turns ? nullptr : &j.sources) : m.bandwidth ? &j.targets : nullptr;
+    /* For latency rushmem-perf gets from one place. */
+    const bool moves = m.bandwidth || (m.gets && !o.turns);
+    uint32_t *places = moves ? (m.gets ? &j.sources : &j.targets) : nullptr;
     while (places && (*places + 1) * j.step < room_of(blocks)) *places = 2 * *places + 1;
     j.salt = job_of.agree(j.salt * 6364136223846793005ull + 1442695040888963407ull);
     const std::vector<double> few = run(m, ours, false, blocks, threads, {3, 1, 2});

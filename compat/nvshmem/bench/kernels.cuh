@@ -9,9 +9,10 @@
 DEV uint64_t *to_of(const job &j) { return reinterpret_cast<uint64_t *>(j.to); }
 DEV const uint64_t *from_of(const job &j) { return reinterpret_cast<const uint64_t *>(j.from); }
 /* What a round gets lies elsewhere than the last round's (`moves`), else it may come out of this PE's own L1
- * cache, as NVIDIA's plain loads do. Beside rushmem-perf's kernels, which get from one place, so do these. */
+ * cache, as NVIDIA's plain loads do. Beside rushmem-perf's kernels, which for latency get from one place, so
+ * do these. */
 template <bool moves> DEV uint64_t source(const job &j, uint64_t round) {
-  return moves ? (round & j.sources) * (j.step / 8) : 0;
+  return moves ? (round & j.sources) * j.step : 0;
 }
 /* What a round puts for bandwidth goes elsewhere than the last round's, else stores of several rounds become
  * one before they cross the link: 1,700 GB/s were seen. */
@@ -35,7 +36,7 @@ template <typename S, bool moves> DEV void get_latency_from(const job &j) {
   const uint64_t *from = from_of(j);
   const uint64_t n = j.bytes / 8;
   timed<false>(j, [&](uint64_t round) {
-    S::get(fresh(to), fresh(from + source<moves>(j, round)), fresh(n), j.peer);
+    S::get(fresh(to), fresh(from + source<moves>(j, round) / 8), fresh(n), j.peer);
   });
 }
 
@@ -55,7 +56,7 @@ template <typename S, bool moves> DEV void g_latency_from(const job &j) {
   const uint64_t *from = from_of(j);
   const uint64_t n = j.bytes / 8;
   timed<false>(j, [&](uint64_t round) {
-    const uint64_t *there = from + source<moves>(j, round);
+    const uint64_t *there = from + source<moves>(j, round) / 8;
     for (uint64_t i = S::rank(); i < n; i += S::size()) to[i] = nvshmem_uint64_g(there + i, j.peer);
     S::sync();
   });
@@ -160,9 +161,10 @@ template <> struct width<block> {
 template <typename S> DEV part part_of(uint64_t bytes) {
   const uint64_t groups = uint64_t(gridDim.x) * blockDim.x / width<S>::of();
   const uint64_t mine = (uint64_t(blockIdx.x) * blockDim.x + threadIdx.x) / width<S>::of();
-  const uint64_t unit = bytes / groups >= 16 ? 16 : 8;
-  const uint64_t each = bytes / groups / unit * unit;
-  return {mine * each, mine + 1 == groups ? bytes - mine * each : each};
+  const uint64_t unit = bytes / groups >= 128 ? 128 : bytes / groups >= 16 ? 16 : 8;
+  const uint64_t units = bytes / unit, each = units / groups, more = units % groups;
+  const uint64_t begin = mine * each + (mine < more ? mine : more), size = each + (mine < more);
+  return {begin * unit, mine + 1 == groups ? bytes - begin * unit : size * unit};
 }
 
 template <typename S> DEV void put_bw(const job &j) {
@@ -175,13 +177,14 @@ template <typename S> DEV void put_bw(const job &j) {
   });
 }
 
-template <typename S, bool moves> DEV void get_bw_from(const job &j) {
+template <typename S> DEV void get_bw(const job &j) {
   const part my = part_of<S>(j.bytes);
   uint64_t *to = reinterpret_cast<uint64_t *>(j.to + my.begin);
-  const uint64_t *from = reinterpret_cast<const uint64_t *>(j.from + my.begin);
+  const char *from = j.from + my.begin;
   const uint64_t n = my.size / 8;
   timed<true>(j, [&](uint64_t round) {
-    S::get_nbi(fresh(to), fresh(from + source<moves>(j, round)), fresh(n), j.peer);
+    const uint64_t *there = reinterpret_cast<const uint64_t *>(fresh(from + source<true>(j, round)));
+    S::get_nbi(fresh(to), there, fresh(n), j.peer);
   });
 }
 
@@ -196,15 +199,14 @@ template <typename S> DEV void p_bw(const job &j) {
   });
 }
 
-template <typename S, bool moves> DEV void g_bw_from(const job &j) {
+template <typename S> DEV void g_bw(const job &j) {
   const part my = part_of<S>(j.bytes);
   uint64_t *to = to_of(j);
-  const uint64_t *from = from_of(j);
   const uint64_t end = (my.begin + my.size) / 8;
+  const uint64_t first = fresh(my.begin / 8 + S::rank()), size = fresh(uint64_t(S::size()));
   timed<true>(j, [&](uint64_t round) {
-    const uint64_t *there = from + source<moves>(j, round);
-    for (uint64_t i = my.begin / 8 + S::rank(); i < end; i += S::size())
-      to[i] = nvshmem_uint64_g(there + i, j.peer);
+    const uint64_t *from = reinterpret_cast<const uint64_t *>(fresh(j.from + source<true>(j, round)));
+    for (uint64_t i = first; i < end; i += size) to[i] = nvshmem_uint64_g(from + i, j.peer);
   });
 }
 
@@ -214,8 +216,6 @@ template <typename S, bool moves> DEV void g_bw_from(const job &j) {
   template <typename S> DEV void one_place_##name(const job &j) { name##_from<S, false>(j); }
 GETS(get_latency)
 GETS(g_latency)
-GETS(get_bw)
-GETS(g_bw)
 
 /* ---- all PEs ---- */
 

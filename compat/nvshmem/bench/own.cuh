@@ -48,7 +48,7 @@ namespace own {
 inline job same_as(const ::job &j) {
   job mine = {};
   mine.to = j.to, mine.from = j.from, mine.words = j.words, mine.stamps = j.stamps - HEAD;
-  mine.bytes = j.bytes, mine.salt = j.salt, mine.step = j.step, mine.targets = j.targets;
+  mine.bytes = j.bytes, mine.salt = j.salt, mine.step = j.step, mine.places = j.sources | j.targets;
   mine.iterations = j.iterations, mine.batches = j.batches, mine.warmup = j.warm_up;
   mine.peer = j.peer, mine.both = j.both;
   return mine;

@@ -104,13 +104,12 @@ template <typename Scope, bool fresh, bool signals>
 RUSHMEM_DEVICE void copy_whole(char *to, const char *from, size_t bytes) {
   const uint32_t rank = Scope::rank(), size = Scope::size();
   if constexpr (!is_one_warp<Scope>::value) {
+    /* Opaque: else copies of them for what follows are made in front of this question. */
     if (RUSHMEM_UNLIKELY(bytes > size * 16)) {
-      constexpr int V = vectors_held<Scope, fresh, signals>::value;
-      const place me{rank % 32, rank / 32, size / 32};
-      return copy_lines<V, 1, 16, fresh>(to, from, bytes, me);
+      return copy_by_block<fresh, true>(opaque(to), opaque(from), opaque(bytes), rank, size * 16);
     }
   }
-  if (rank * 16 >= bytes) return;
+  if (rank * 16 >= static_cast<uint32_t>(bytes)) return;
   access<16>::store<fresh>(to + rank * 16, access<16>::load<fresh>(from + rank * 16));
 }
 
@@ -258,10 +257,13 @@ RUSHMEM_DEVICE void copy_in_line(char *to, const char *from, size_t bytes) {
         return copy_pieces<Scope, unit, fresh>(to, from, head, static_cast<uint32_t>(n), tail);
     }
     /* A block has registers to keep the edges for later, and few rounds, so it gains from every load that
-     * starts earlier. */
-    copy_vectors<Scope, unit, fresh, false, signals>(to + head, from + head, 0, n);
-    if (RUSHMEM_UNLIKELY((head | tail) != 0)) {
-      copy_bytes<Scope, unit, fresh>(to, from, head);
+     * starts earlier. Where there are edges, what lies in front of the other PE's first line is one. */
+    const bool edges = (head | tail) != 0;
+    const uint32_t there = static_cast<uint32_t>(reinterpret_cast<uint64_t>(fresh ? from : to)) + head;
+    const uint32_t begin = head + ((edges & (bytes >= 4 * line_bytes)) ? (-there & (line_bytes - 1)) : 0);
+    copy_vectors<Scope, unit, fresh, false, signals>(to + begin, from + begin, 0, (tail_at - begin) / 16);
+    if (RUSHMEM_UNLIKELY(edges)) {
+      copy_bytes<Scope, unit, fresh>(to, from, begin);
       copy_bytes<Scope, unit, fresh>(to + tail_at, from + tail_at, tail);
     }
   }

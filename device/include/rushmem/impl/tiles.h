@@ -163,72 +163,104 @@ template <int V> struct less_than {
   static constexpr int value = V > 8 ? 8 : V > 4 ? 4 : V > 2 ? 2 : 1;
 };
 
-/* A block's tiles begin at a multiple of so many bytes of the other PE's address: a warp's 512 bytes that
- * begin elsewhere than a sector of 32 bytes are 17 of them for 16, which takes 5 % of a link
- * (performance-log.md, 25). The vectors before the first such place are the last that are moved, by threads
- * that have nothing of the rest. */
-constexpr uint32_t line_bytes = 128;
-
-/* The rest of a scope's rounds, `n` bytes of whole vectors, fewer than `round`, and the `head` bytes at
- * `first`. Both addresses have been moved on by this thread's vector, `at` bytes into the rest. */
-template <size_t unit, bool fresh>
-RUSHMEM_DEVICE void copy_rest(char *to, const char *from, uint32_t n, uint32_t round, uint32_t at, char *first,
-                              uint32_t head) {
-  RUSHMEM_ROLLED
-  for (; at < n + head; at += round) {
-    const int64_t there = at < n ? 0 : first + (at - n) - to;
-    copy_vector<unit, fresh, false>(to + there, from + there, 0);
-  }
-}
-
-/* `n` vectors, counted by `grain` bytes (16, or 1 to save a division), to `to`, aligned to 16, from `shift`
- * bytes past `from`, aligned to 16 too: where `shifted`, vectors 0 .. n of the source are read, n included.
- * Called by all lanes of a worker, each with both addresses moved on by its lane's vectors. A scope's round
- * is 64 KiB at most. */
-template <int lanes, int V, bool many, uint32_t grain, size_t unit, bool fresh, bool shifted, bool headed = false,
-          typename Count>
-RUSHMEM_DEVICE void copy_rounds(char *to, const char *from, uint32_t shift, Count n, place me, char *first = nullptr,
-                                uint32_t head = 0) {
+/* `n` vectors to `to`, aligned to 16, from `shift` bytes past `from`, aligned to 16 too: where `shifted`,
+ * vectors 0 .. n of the source are read, n included. Called by all lanes of a worker, each with both
+ * addresses moved on by its lane's vectors. */
+template <int lanes, int V, bool many, size_t unit, bool fresh, bool shifted>
+RUSHMEM_DEVICE void copy_rounds(char *to, const char *from, uint32_t shift, size_t n, place me) {
   constexpr uint32_t each = lanes * V * 16;
   const uint32_t round = me.workers * each, mine = me.worker * each;
   RUSHMEM_ROLLED
-  while (n >= round / grain) {
+  while (n >= round / 16) {
     tile<lanes, V, unit, fresh, shifted> t;
     t.load(from + mine, me.lane);
     t.store(to + mine, me.lane, shift);
     from += round;
     to += round;
-    n -= round / grain;
+    n -= round / 16;
     if constexpr (!many) break;
   }
   /* After a scope's last store the other threads wait at the barrier for each further instruction, of which
    * smaller tiles have twenty each, where they move nothing, too. */
   if constexpr (many || V >= 4) {
-    if (n == 0 && (!headed || head == 0)) return;
+    if (n == 0) return;
   }
-  if constexpr (lanes == 1 && V == 4 && grain == 16 && !shifted) {
+  if constexpr (lanes == 1 && V == 4 && !shifted) {
     copy_three<fresh>(to, from, static_cast<uint32_t>(n));
   } else if constexpr (V > 1) {
-    copy_rounds<lanes, less_than<V>::value, false, grain, unit, fresh, shifted, headed>(to, from, shift, n, me, first, head);
-  } else if constexpr (headed) {
-    copy_rest<unit, fresh>(to + mine, from + mine, static_cast<uint32_t>(n * grain), round, mine + me.lane * 16, first,
-                           head);
-  } else if ((mine + me.lane * 16) / grain < n) {
+    copy_rounds<lanes, less_than<V>::value, false, unit, fresh, shifted>(to, from, shift, n, me);
+  } else if ((mine + me.lane * 16) / 16 < n) {
     copy_vector<unit, fresh, shifted>(to + mine, from + mine, shift);
   }
 }
 
-/* A block's vectors by full warps, as copy_rounds, with the tiles at lines; neither address has been moved on
- * by the lane. */
-template <int V, uint32_t grain, size_t unit, bool fresh, typename Count>
-RUSHMEM_DEVICE void copy_lines(char *to, const char *from, Count n, place me) {
-  const uint64_t there = fresh ? reinterpret_cast<uint64_t>(from) : reinterpret_cast<uint64_t>(to);
-  uint32_t head = static_cast<uint32_t>(-there) & (line_bytes - 1);
-  /* Not where the rest of a round is less, and would be another round (of powers of two, as blocks mostly
-   * are). */
-  if ((static_cast<uint32_t>(n) * grain & (me.workers * 512 - 1)) < head) head = 0;
-  const uint32_t on = head + me.lane * 16;
-  copy_rounds<32, V, true, grain, unit, fresh, false, true>(to + on, from + on, 0, n - head / grain, me, to, head);
+/* A block's tiles begin at a multiple of so many bytes of the other PE's address: a warp's 512 bytes that
+ * begin elsewhere than a sector of 32 bytes are 17 of them for 16, which takes 5 % of a link
+ * (performance-log.md, 25). */
+constexpr uint32_t line_bytes = 128;
+
+/* Bytes up to the first line at `there` where tiles are to begin at it, else 0: where the rest of a copy, a
+ * vector for each thread being `each` bytes, is less than that, it would be another round. That is known at
+ * once for powers of two, as blocks mostly are; of other blocks all tiles begin where the copy does. */
+RUSHMEM_DEVICE uint32_t before_line(uint32_t there, size_t bytes, uint32_t each) {
+  const uint32_t head = -there & (line_bytes - 1);
+  const bool more = (static_cast<uint32_t>(bytes) & (each - 1)) < head;
+  return (more | ((each & (each - 1)) != 0) | (bytes >> 31 != 0)) ? 0 : head;
+}
+
+/* A block's round of tiles, a thread's `mine` bytes on; both addresses move on behind it. */
+template <int V, bool fresh>
+RUSHMEM_DEVICE void copy_round(char *&to, const char *&from, size_t &bytes, uint32_t mine, uint32_t round) {
+  tile<32, V, 16, fresh, false> t;
+  t.load(from + mine, 0);
+  t.store(to + mine, 0, 0);
+  from += round;
+  to += round;
+  bytes -= round;
+}
+
+/* Whole vectors by a block's full warps, `each` bytes being one for each thread: rounds of four for each,
+ * then two for each that has two left, then one. Where it `wraps`, tiles begin `head` bytes on, at a line,
+ * and the vectors before that follow the last ones: what would be past the end is `whole` bytes before.
+ *
+ * A block's 32 warps all execute what stands in front of the first load and behind the last store, 4.5 ns an
+ * instruction. So there are few questions, and those about lines are behind one that copies at lines pass
+ * (performance-log.md, 26). */
+template <bool fresh, bool wraps>
+RUSHMEM_DEVICE void copy_by_block(char *to, const char *from, size_t bytes, uint32_t rank, uint32_t each) {
+  const uint32_t whole = static_cast<uint32_t>(bytes);
+  uint32_t first = rank * 16, head = 0;
+  if constexpr (wraps) {
+    const uint32_t there = static_cast<uint32_t>(reinterpret_cast<uint64_t>(fresh ? from : to));
+    if (RUSHMEM_UNLIKELY(there % line_bytes != 0)) {
+      head = opaque(before_line(there, bytes, each));
+      first += head;
+    }
+  }
+  if (bytes >= 4 * each) {
+    RUSHMEM_ROLLED
+    do {
+      copy_round<4, fresh>(to, from, bytes, first + rank / 32 * 1536, 4 * each);
+    } while (bytes >= 4 * each);
+    if (bytes == 0) return;
+  }
+  const uint32_t rest = static_cast<uint32_t>(bytes), end = rest + head;
+  /* Offsets that wrap are negative. */
+  RUSHMEM_ROLLED
+  while (first + each < end) {
+    uint32_t second = first + each;
+    if (wraps && second >= rest) second -= whole;
+    const int32_t other = static_cast<int32_t>(second);
+    const quad one = access<16>::load<fresh>(from + first), two = access<16>::load<fresh>(from + other);
+    access<16>::store<fresh>(to + first, one);
+    access<16>::store<fresh>(to + other, two);
+    first += 2 * each;
+  }
+  if (first < end) {
+    if (wraps && first >= rest) first -= whole;
+    const int32_t only = static_cast<int32_t>(first);
+    copy_vector<16, fresh, false>(to + only, from + only, 0);
+  }
 }
 
 /* Vectors of one tile and lane: loads in flight, and four registers each, of which a kernel of 1024 threads
@@ -275,7 +307,7 @@ RUSHMEM_DEVICE void copy_vectors(char *to, const char *from, uint32_t shift, siz
       rounds = static_cast<uint32_t>(n / V);
       n -= static_cast<size_t>(rounds) * V;
     }
-    copy_rounds<1, less_than<V>::value, false, 16, unit, fresh, shifted>(to, from, shift, n, place{0, 0, 1});
+    copy_rounds<1, less_than<V>::value, false, unit, fresh, shifted>(to, from, shift, n, place{0, 0, 1});
     to += n * 16;
     from += n * 16;
     RUSHMEM_ROLLED
@@ -297,8 +329,10 @@ RUSHMEM_DEVICE void copy_vectors(char *to, const char *from, uint32_t shift, siz
       /* A last warp that is not full has nothing to do. */
       const uint32_t lane = rank % 32;
       const place me = is_one_warp<Scope>::value ? place{lane, 0, 1} : place{lane, rank / 32, size / 32};
-      if constexpr (!shifted && !is_one_warp<Scope>::value) return copy_lines<V, 16, unit, fresh>(to, from, n, me);
-      copy_rounds<32, V, true, 16, unit, fresh, shifted>(to + lane * 16, from + lane * 16, shift, n, me);
+      if constexpr (!shifted && !is_one_warp<Scope>::value) {
+        return copy_by_block<fresh, false>(to, from, n * 16, rank, size / 32 * 512);
+      }
+      copy_rounds<32, V, true, unit, fresh, shifted>(to + lane * 16, from + lane * 16, shift, n, me);
     }
   }
 }

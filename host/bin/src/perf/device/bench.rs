@@ -81,8 +81,11 @@ impl<'w> Bench<'w> {
         let blocks = plan.specs.iter().map(|spec| spec.blocks).max().unwrap_or(1) as usize;
         // Whole pages, as programs have them that care.
         let mut bytes = (most + 16 + GUARD).next_multiple_of(4096);
-        let targets = plan.specs.iter().map(Spec::target_bytes).max().unwrap_or(8) as usize;
-        let to = (targets + 16 + GUARD).next_multiple_of(4096);
+        let room = |of: fn(&Spec) -> u64| {
+            let most = plan.specs.iter().map(of).max().unwrap_or(8) as usize;
+            (most + 16 + GUARD).next_multiple_of(4096)
+        };
+        let (to, from) = (room(Spec::target_bytes), room(Spec::source_bytes));
         if plan.specs.iter().any(|spec| spec.what == What::PackedPingpong) {
             bytes = bytes.max((3 * most_packed(plan) + 2 * GUARD).next_multiple_of(4096));
         }
@@ -97,7 +100,7 @@ impl<'w> Bench<'w> {
             plan,
             seed: 0,
             to: world.alloc_aligned::<u8>(bytes.max(to), 4096)?,
-            from: world.alloc_aligned::<u8>(bytes, 4096)?,
+            from: world.alloc_aligned::<u8>(bytes.max(from), 4096)?,
             words: world.alloc_aligned::<u64>(CHECK + n_pes.next_multiple_of(LINE), 128)?,
             stamps: world.alloc::<u64>(stamps)?,
             signals: world.signals(1)?,
@@ -107,7 +110,7 @@ impl<'w> Bench<'w> {
             modules,
         };
         bench.seed = bench.agree(plan.seed)?;
-        let pattern: Vec<u8> = pattern(bench.seed, world.my_pe(), bytes / 8).collect();
+        let pattern: Vec<u8> = pattern(bench.seed, world.my_pe(), bench.from.len() / 8).collect();
         bench.from.write(&pattern)?;
         let floats = floats(bench.seed, world.my_pe(), bench.collective_from.len());
         bench.collective_from.write(&floats)?;
@@ -249,7 +252,7 @@ impl<'w> Bench<'w> {
     }
 
     pub(super) fn job(&self, spec: &Spec, rounds: Rounds, part: Part) -> Job {
-        let (step, targets) = spec.targets();
+        let (step, places) = spec.places();
         Job {
             to: self.to.as_ptr().wrapping_add(spec.shift as usize),
             from: self.from.as_ptr(),
@@ -264,7 +267,7 @@ impl<'w> Bench<'w> {
             peer: self.peer().number() as i32,
             both: u32::from(part == Part::Pair),
             op: spec.stage,
-            targets,
+            places,
         }
     }
 

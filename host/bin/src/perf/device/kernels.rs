@@ -80,5 +80,5 @@ pub(super) struct Job {
     pub(super) peer: i32,
     pub(super) both: u32,
     pub(super) op: u32,
-    pub(super) targets: u32,
+    pub(super) places: u32,
 }

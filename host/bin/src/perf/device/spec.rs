@@ -58,12 +58,12 @@ impl Spec {
         })
     }
 
-    /// Bytes between the places to which rounds put, and how many there are besides the first: a power of two
-    /// less one. Where a round completes before the next there is one place.
-    pub(crate) fn targets(&self) -> (u64, u32) {
+    /// Bytes between the places to which rounds put, or from which they get, and how many there are besides
+    /// the first: a power of two less one. Where a round completes before the next there is one place.
+    pub(crate) fn places(&self) -> (u64, u32) {
         // Between two places lies a line that nothing may touch.
         let step = self.bytes.next_multiple_of(128) + 128;
-        if !matches!(self.what, What::PutBw | What::PBw) {
+        if !matches!(self.what, What::PutBw | What::PBw | What::GetBw | What::GBw) {
             return (step, 0);
         }
         // More than the caches of so many blocks hold back.
@@ -71,10 +71,25 @@ impl Spec {
         (step, room.div_ceil(step).next_power_of_two() as u32 - 1)
     }
 
-    /// Bytes of memory from the first place's beginning to the last one's end.
+    /// Where a round's bytes begin in the memory that it reads, and in that which it writes.
+    pub(crate) fn places_of(&self, round: u64) -> (u64, u64) {
+        let (step, more) = self.places();
+        let place = (round & u64::from(more)) * step;
+        if self.what.row().gets {
+            (place, 0)
+        } else {
+            (0, place)
+        }
+    }
+
+    /// Bytes of memory that rounds read, from the first place's beginning to the last one's end.
+    pub(crate) fn source_bytes(&self) -> u64 {
+        self.places_of(u64::MAX).0 + self.bytes
+    }
+
+    /// The same that they write.
     pub(crate) fn target_bytes(&self) -> u64 {
-        let (step, more) = self.targets();
-        u64::from(more) * step + self.bytes
+        self.places_of(u64::MAX).1 + self.bytes
     }
 
     /// 8 bytes by one thread, with a probe where there is one.
@@ -183,5 +198,15 @@ mod tests {
         let spec = Spec::new(What::PPingpong);
         assert_eq!(spec.probe().as_deref(), Some("probe_p_pingpong_thread"));
         assert_eq!(Spec { bytes: 16, ..spec }.probe(), None);
+    }
+
+    #[test]
+    fn rounds_read_or_write_sixteen_places_of_64_kib() {
+        let (bytes, step) = (1 << 16, (1 << 16) + 128);
+        let get = Spec { bytes, ..Spec::new(What::GetBw) };
+        let all = 15 * step + bytes;
+        assert_eq!((get.places_of(17), get.source_bytes(), get.target_bytes()), ((step, 0), all, bytes));
+        let put = Spec { what: What::PutBw, ..get };
+        assert_eq!((put.places_of(17), put.source_bytes(), put.target_bytes()), ((0, step), bytes, all));
     }
 }

@@ -70,10 +70,10 @@ pub(super) fn prepare(bench: &Bench<'_>, spec: &Spec) -> Result<()> {
     Ok(())
 }
 
-/// Where the last round's data begins.
-fn last(spec: &Spec, rounds: Rounds) -> usize {
-    let (step, more) = spec.targets();
-    ((rounds.total() - 1) & u64::from(more)) as usize * step as usize
+/// Where the last round's data was read, and where it is.
+fn last(spec: &Spec, rounds: Rounds) -> (usize, usize) {
+    let (source, target) = spec.places_of(rounds.total() - 1);
+    (source as usize, target as usize)
 }
 
 /// For the test that wrong data is an error: makes wrong what `verify` is about to look at, on the PE that
@@ -96,7 +96,7 @@ pub(super) fn spoil(bench: &Bench<'_>, spec: &Spec, rounds: Rounds) -> Result<()
         };
     }
     if is_target(bench, spec) {
-        let middle = last(spec, rounds) + spec.shift as usize + spec.bytes as usize / 2;
+        let middle = last(spec, rounds).1 + spec.shift as usize + spec.bytes as usize / 2;
         let byte = bench.to.slice(middle..middle + 1)?;
         byte.write(&[byte.to_vec()?[0] ^ 1])?;
     }
@@ -132,7 +132,7 @@ pub(super) fn verify(bench: &Bench<'_>, spec: &Spec, name: &str, rounds: Rounds)
         return Ok(());
     }
     let (begin, n) = (spec.shift as usize, spec.bytes as usize);
-    let last = last(spec, rounds);
+    let (source, last) = last(spec, rounds);
     let memory = bench.to.slice(last..last + begin + n + GUARD)?.to_vec()?;
     if memory[..begin].iter().chain(&memory[begin + n..]).any(|&byte| byte != 0) {
         return wrong("something was written beside the destination".into());
@@ -143,7 +143,7 @@ pub(super) fn verify(bench: &Bench<'_>, spec: &Spec, name: &str, rounds: Rounds)
     }
     let expected = |i| match words(spec) {
         Some(of) => of(salt, i, rounds.total()),
-        None => word(bench.seed, other, i),
+        None => word(bench.seed, other, (source / 8) as u64 + i),
     };
     for (i, bytes) in memory[begin..begin + n].chunks(8).enumerate() {
         let right = expected(i as u64).to_ne_bytes();

@@ -1,9 +1,10 @@
 /* Bandwidth and message rate: every thread, warp or block of the grid moves its own part of the bytes, again
  * and again, with no meeting in between and one completion at the end of the batch. What a round puts goes
  * elsewhere than the last round's: stores of several rounds to one place become one before they cross the
- * link (1,700 GB/s were seen over one of 450). */
+ * link (1,700 GB/s were seen over one of 450). What a round gets comes from elsewhere, too, so that no
+ * library has it in a cache; the probes do as what stands beside them. */
 
-DEV uint64_t target(const job &j, uint64_t round) { return (round & j.targets) * j.step; }
+DEV uint64_t place(const job &j, uint64_t round) { return (round & j.places) * j.step; }
 
 template <typename Scope, typename T> DEV void put_bw(const job &j) {
   const part my = part_of<Scope>(j.bytes);
@@ -11,16 +12,19 @@ template <typename Scope, typename T> DEV void put_bw(const job &j) {
   const T *from = reinterpret_cast<const T *>(j.from + my.begin);
   const uint64_t n = my.size / sizeof(T);
   timed<true>(j, [&](uint64_t round) {
-    rushmem::put_nbi<Scope>(reinterpret_cast<T *>(fresh(to + target(j, round))), fresh(from), fresh(n), j.peer);
+    rushmem::put_nbi<Scope>(reinterpret_cast<T *>(fresh(to + place(j, round))), fresh(from), fresh(n), j.peer);
   });
 }
 
 template <typename Scope, typename T> DEV void get_bw(const job &j) {
   const part my = part_of<Scope>(j.bytes);
   T *to = reinterpret_cast<T *>(j.to + my.begin);
-  const T *from = reinterpret_cast<const T *>(j.from + my.begin);
+  const char *from = j.from + my.begin;
   const uint64_t n = my.size / sizeof(T);
-  timed<true>(j, [&](uint64_t) { rushmem::get_nbi<Scope>(fresh(to), fresh(from), fresh(n), j.peer); });
+  timed<true>(j, [&](uint64_t round) {
+    const T *there = reinterpret_cast<const T *>(fresh(from + place(j, round)));
+    rushmem::get_nbi<Scope>(fresh(to), there, fresh(n), j.peer);
+  });
 }
 
 /* The same through shared memory of the block's: each call waits for its own delivery. */
@@ -30,7 +34,7 @@ template <typename Scope> DEV void put_bw_staged(const job &j) {
   const uint64_t *from = reinterpret_cast<const uint64_t *>(j.from + my.begin);
   const rushmem::stage stage = stage_of<Scope>(j);
   timed<true>(j, [&](uint64_t round) {
-    uint64_t *there = reinterpret_cast<uint64_t *>(fresh(to + target(j, round)));
+    uint64_t *there = reinterpret_cast<uint64_t *>(fresh(to + place(j, round)));
     rushmem::put<Scope>(there, fresh(from), fresh(my.size / 8), j.peer, stage);
   });
 }
@@ -38,9 +42,12 @@ template <typename Scope> DEV void put_bw_staged(const job &j) {
 template <typename Scope> DEV void get_bw_staged(const job &j) {
   const part my = part_of<Scope>(j.bytes);
   uint64_t *to = reinterpret_cast<uint64_t *>(j.to + my.begin);
-  const uint64_t *from = reinterpret_cast<const uint64_t *>(j.from + my.begin);
+  const char *from = j.from + my.begin;
   const rushmem::stage stage = stage_of<Scope>(j);
-  timed<true>(j, [&](uint64_t) { rushmem::get<Scope>(fresh(to), fresh(from), fresh(my.size / 8), j.peer, stage); });
+  timed<true>(j, [&](uint64_t round) {
+    const uint64_t *there = reinterpret_cast<const uint64_t *>(fresh(from + place(j, round)));
+    rushmem::get<Scope>(fresh(to), there, fresh(my.size / 8), j.peer, stage);
+  });
 }
 
 /* A block, warp or thread has a part, its threads take word after word of it. The value comes out of a
@@ -50,7 +57,7 @@ template <typename Scope> DEV void p_bw(const job &j) {
   const part my = part_of<Scope>(j.bytes);
   const uint64_t end = (my.begin + my.size) / 8;
   timed<true>(j, [&](uint64_t round) {
-    uint64_t *to = reinterpret_cast<uint64_t *>(fresh(j.to + target(j, round)));
+    uint64_t *to = reinterpret_cast<uint64_t *>(fresh(j.to + place(j, round)));
     for (uint64_t i = my.begin / 8 + Scope::rank(); i < end; i += Scope::size()) rushmem::p(to + i, j.salt + i, j.peer);
   });
 }
@@ -58,10 +65,10 @@ template <typename Scope> DEV void p_bw(const job &j) {
 template <typename Scope> DEV void g_bw(const job &j) {
   const part my = part_of<Scope>(j.bytes);
   uint64_t *to = reinterpret_cast<uint64_t *>(j.to);
-  const uint64_t *from = reinterpret_cast<const uint64_t *>(j.from);
   const uint64_t end = (my.begin + my.size) / 8;
   const uint64_t first = fresh(my.begin / 8 + Scope::rank()), size = fresh(uint64_t(Scope::size()));
-  timed<true>(j, [&](uint64_t) {
+  timed<true>(j, [&](uint64_t round) {
+    const uint64_t *from = reinterpret_cast<const uint64_t *>(fresh(j.from + place(j, round)));
     for (uint64_t i = first; i < end; i += size) to[i] = rushmem::g(from + i, j.peer);
   });
 }
@@ -77,14 +84,16 @@ template <typename Scope> DEV void probe_put_bw(const job &j) {
   const part my = part_of<Scope>(j.bytes);
   char *to = rushmem::ptr(j.to, j.peer) + my.begin;
   timed<true>(j, [&](uint64_t round) {
-    bare_copy<Scope, false>(fresh(to + target(j, round)), fresh(j.from + my.begin), fresh(my.size));
+    bare_copy<Scope, false>(fresh(to + place(j, round)), fresh(j.from + my.begin), fresh(my.size));
   });
 }
 
 template <typename Scope> DEV void probe_get_bw(const job &j) {
   const part my = part_of<Scope>(j.bytes);
   const char *from = rushmem::ptr(j.from, j.peer) + my.begin;
-  timed<true>(j, [&](uint64_t) { bare_copy<Scope, true>(fresh(j.to + my.begin), fresh(from), fresh(my.size)); });
+  timed<true>(j, [&](uint64_t round) {
+    bare_copy<Scope, true>(fresh(j.to + my.begin), fresh(from + place(j, round)), fresh(my.size));
+  });
 }
 
 /* Plain stores of 8 bytes, 4 in flight: the compiler knows that nobody is in between. A round's place is
@@ -95,7 +104,7 @@ KERNEL(probe_p_bw_block) {
   char *base = rushmem::ptr(j.to, j.peer);
   const uint64_t end = (my.begin + my.size) / 8;
   timed<true>(j, [&](uint64_t round) {
-    volatile uint64_t *to = reinterpret_cast<volatile uint64_t *>(fresh(base + target(j, round)));
+    volatile uint64_t *to = reinterpret_cast<volatile uint64_t *>(fresh(base + place(j, round)));
 #pragma unroll 4
     for (uint64_t i = my.begin / 8 + threadIdx.x; i < end; i += blockDim.x) to[i] = j.salt + i;
     rushmem::impl::breathe();
@@ -105,9 +114,10 @@ KERNEL(probe_p_bw_block) {
 KERNEL(probe_g_bw_block) {
   const part my = part_of<rushmem::block>(j.bytes);
   uint64_t *to = reinterpret_cast<uint64_t *>(j.to);
-  const volatile uint64_t *from = reinterpret_cast<const uint64_t *>(rushmem::ptr(j.from, j.peer));
+  const char *base = rushmem::ptr(j.from, j.peer);
   const uint64_t end = (my.begin + my.size) / 8;
-  timed<true>(j, [&](uint64_t) {
+  timed<true>(j, [&](uint64_t round) {
+    const volatile uint64_t *from = reinterpret_cast<const volatile uint64_t *>(fresh(base + place(j, round)));
     for (uint64_t i = my.begin / 8 + threadIdx.x; i < end; i += blockDim.x) to[i] = load_word(from + i);
     rushmem::impl::breathe();
   });

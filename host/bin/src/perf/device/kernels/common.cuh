@@ -15,14 +15,14 @@ struct job {
   uint64_t *stamps; /* this PE's: a head of HEAD words, then begin and end of each block of each batch */
   uint64_t bytes;
   uint64_t salt;   /* the data of operations that take a value */
-  uint64_t step;   /* between the places to which rounds put */
+  uint64_t step;   /* between the places to which rounds put, or from which they get */
   uint32_t iterations;
   uint32_t batches;
   uint32_t warmup;
   int32_t peer;
   uint32_t both;   /* the peer's kernel runs too, and batches begin together */
   uint32_t op;     /* for kernels that have several */
-  uint32_t targets; /* so many such places and one more, a power of two */
+  uint32_t places; /* so many of them and one more, a power of two */
 };
 
 /* Lines of `words`. */
@@ -100,7 +100,8 @@ template <bool completed, typename Op> DEV void timed(const job &j, Op op) {
 }
 
 /* The part of `bytes` that is this thread's, warp's or block's, of all that there are in the grid: whole
- * 16-byte units, the rest is the last one's. */
+ * lines of 128 bytes, or where there are too few whole units of 16 or 8, dealt out evenly; what is less than
+ * a unit is the last one's. */
 struct part {
   uint64_t begin, size;
 };
@@ -119,9 +120,10 @@ template <> struct width<rushmem::block> {
 template <typename Scope> DEV part part_of(uint64_t bytes) {
   const uint64_t groups = uint64_t(gridDim.x) * blockDim.x / width<Scope>::of();
   const uint64_t mine = (uint64_t(blockIdx.x) * blockDim.x + threadIdx.x) / width<Scope>::of();
-  const uint64_t unit = bytes / groups >= 16 ? 16 : 8;
-  const uint64_t each = bytes / groups / unit * unit;
-  return {mine * each, mine + 1 == groups ? bytes - mine * each : each};
+  const uint64_t unit = bytes / groups >= 128 ? 128 : bytes / groups >= 16 ? 16 : 8;
+  const uint64_t units = bytes / unit, each = units / groups, more = units % groups;
+  const uint64_t begin = mine * each + (mine < more ? mine : more), size = each + (mine < more);
+  return {begin * unit, mine + 1 == groups ? bytes - begin * unit : size * unit};
 }
 
 /* This group's part of the block's shared memory, of which there are `j.op` bytes: whole lines of 128. */
