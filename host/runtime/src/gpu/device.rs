@@ -12,7 +12,7 @@ use cudarc::driver::sys::{
 
 use super::context;
 use super::driver::{cu, driver, ignore, is_fatal, version_text, Driver};
-use super::watch::DriverCalls;
+use super::watch::{self, DriverCalls};
 use crate::error::{err, Error, Result};
 
 /// What a GPU is and can do.
@@ -172,7 +172,7 @@ impl Cuda {
         if let Some(why) = self.condemned.get() {
             return Err(why.clone());
         }
-        let counted = Counted::new(&self.calls);
+        let timed = Timed::new(&self.calls);
         let mut now = std::ptr::null_mut();
         // SAFETY: writes the context, or null.
         unsafe { cu!(cuCtxGetCurrent(&mut now)) }?;
@@ -181,7 +181,7 @@ impl Cuda {
             // SAFETY: the context is retained as long as `self`, which outlives the guard.
             unsafe { cu!(cuCtxPushCurrent_v2(self.context)) }?;
         }
-        Ok(Current { pushed, mode: None, _counted: counted, _thread: PhantomData })
+        Ok(Current { pushed, mode: None, _timed: timed, _thread: PhantomData })
     }
 
     /// Whether this GPU's kernels and copies can reach memory of `other` once it is mapped for them.
@@ -263,24 +263,26 @@ pub(crate) struct Current<'a> {
     /// What the thread was allowed while graphs are recorded, where that was changed.
     mode: Option<CaptureMode>,
     /// Goes last.
-    _counted: Counted<'a>,
+    _timed: Timed<'a>,
     /// A thread's matter: not `Send`.
     _thread: PhantomData<*const ()>,
 }
 
 /// A call of the driver, while it lasts.
-struct Counted<'a>(&'a DriverCalls);
+struct Timed<'a> {
+    calls: &'a DriverCalls,
+    call: watch::DriverCall,
+}
 
-impl Counted<'_> {
-    fn new(calls: &DriverCalls) -> Counted<'_> {
-        calls.begin();
-        Counted(calls)
+impl Timed<'_> {
+    fn new(calls: &DriverCalls) -> Timed<'_> {
+        Timed { calls, call: calls.begin() }
     }
 }
 
-impl Drop for Counted<'_> {
+impl Drop for Timed<'_> {
     fn drop(&mut self) {
-        self.0.end();
+        self.calls.end(&self.call);
     }
 }
 

@@ -9,7 +9,8 @@
 //! [`pointer`] tells what an address is; [`pinned`] is host memory that a GPU can reach; [`stream`] and
 //! [`event`] order work, [`copy`] and [`memop`] are work that needs no kernel; [`nvrtc`], [`nvjitlink`] and
 //! [`compile`] turn a source into machine code with what [`embedded`] holds, [`module`] and [`launch`] run
-//! it, and [`sharing`] keeps PEs apart that do so in one context; [`names`] are what C++ calls it.
+//! it, [`sharing`] keeps PEs apart that do so in one context, and [`turns`] has one of them compile for all;
+//! [`names`] are what C++ calls it.
 //!
 //! Addresses are `usize`, as everywhere in the runtime: CUDA's unified addressing gives host and GPU memory
 //! one address space, so an address means the same to a copy, a kernel and the bookkeeping.
@@ -39,6 +40,7 @@ mod search;
 pub(crate) mod sharing;
 mod signatures;
 pub(crate) mod stream;
+pub(crate) mod turns;
 pub(crate) mod vmm;
 pub(crate) mod watch;
 mod working_dir;

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use cudarc::driver::sys::{self, CUfunction, CUfunction_attribute, CUmodule, CUresult};
 
 use super::driver::{cu, failure, ignore};
+use super::sharing::SharedContext;
 use super::stream::{Priority, Stream};
 use super::{names, signatures, Cuda};
 use crate::error::{err, Error, Result};
@@ -21,13 +22,35 @@ use rushmem_abi::device::{RawState, TraceRing, RUSHMEM_DEVICE_ABI_VERSION};
 #[derive(Debug)]
 pub(crate) struct Module {
     cuda: Arc<Cuda>,
-    raw: CUmodule,
+    /// There until the module is dropped.
+    code: Option<LoadedCode>,
+    /// Where other PEs use the context, too.
+    shared: Option<Arc<SharedContext>>,
     name: String,
     kernels: Vec<KernelEntry>,
     /// Where `rushmem_state` is, if the code has one.
     state: Option<usize>,
     /// Where `rushmem_gpu_trace` is, if it was compiled for a traced run.
     trace: Option<usize>,
+}
+
+/// What the driver has of a module, unloaded when it is dropped.
+#[derive(Debug)]
+pub(super) struct LoadedCode {
+    cuda: Arc<Cuda>,
+    raw: CUmodule,
+}
+
+// SAFETY: any thread may unload a module.
+unsafe impl Send for LoadedCode {}
+
+impl Drop for LoadedCode {
+    fn drop(&mut self) {
+        let Ok(_current) = self.cuda.current() else { return };
+        // SAFETY: loaded in `Module::load`; kernels hold an `Arc` of the module, and their launches have been
+        // waited for.
+        ignore("cuModuleUnload", unsafe { sys::cuModuleUnload(self.raw) });
+    }
 }
 
 // SAFETY: modules and their functions may be used by any thread.
@@ -66,9 +89,11 @@ pub(crate) struct Kernel {
 
 impl Module {
     /// Loads a cubin, a fatbin or PTX; `name` is for texts, `instances` are names (of template instances,
-    /// say) that mean a symbol of the code.
+    /// say) that mean a symbol of the code. Where other PEs use the context, it is unloaded when `shared`
+    /// lets it.
     pub(crate) fn load(
         cuda: &Arc<Cuda>,
+        shared: Option<&Arc<SharedContext>>,
         name: &str,
         code: &[u8],
         instances: &[(String, String)],
@@ -91,7 +116,8 @@ impl Module {
         }
         let mut module = Module {
             cuda: Arc::clone(cuda),
-            raw,
+            code: Some(LoadedCode { cuda: Arc::clone(cuda), raw }),
+            shared: shared.cloned(),
             name: name.to_owned(),
             kernels: Vec::new(),
             state: None,
@@ -169,9 +195,9 @@ impl Module {
 
 impl Drop for Module {
     fn drop(&mut self) {
-        let Ok(_current) = self.cuda.current() else { return };
-        // SAFETY: loaded in `load`; kernels hold an `Arc` of this, and their launches have been waited for.
-        ignore("cuModuleUnload", unsafe { sys::cuModuleUnload(self.raw) });
+        if let (Some(shared), Some(code)) = (&self.shared, self.code.take()) {
+            shared.retire(code);
+        }
     }
 }
 

@@ -4,13 +4,16 @@
 //! The driver may hold a module back until the kernels that run in the context have ended, and meanwhile all
 //! who call it, too. A kernel of one PE may be waiting for the kernel that another PE is about to launch, and
 //! would wait for ever. So code is loaded while no kernel of these PEs is under way, and their launches wait
-//! until it is loaded.
+//! until it is loaded. An unload waits just so, and nobody needs it soon: it is put off until no kernel is
+//! under way. (Seen: a PE that had ended its part unloaded while another's kernel waited for data that the
+//! first one's network thread had still to copy, which the driver held back, too.)
 //!
-//! Both for a limited time only. A kernel may wait for the very code that is to be loaded, and the driver
-//! does not always hold it back; and what a program's graphs launch is not seen here: such programs load
-//! before they launch (`Team::prepare`).
+//! Loads and launches wait for a limited time only. A kernel may wait for the very code that is to be
+//! loaded, and the driver does not always hold it back; and what a program's graphs launch is not seen here:
+//! such programs load before they launch (`Team::prepare`).
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, TryLockError, Weak};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard, TryLockError, Weak};
 use std::time::{Duration, Instant};
 
 use super::event::CudaEvent;
@@ -57,6 +60,12 @@ pub(crate) struct SharedContext {
     flights: Flights,
 }
 
+impl fmt::Debug for SharedContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedContext").finish_non_exhaustive()
+    }
+}
+
 /// The contexts of this process that PEs share, by the UUID of their GPU.
 static GATES: Mutex<Vec<([u8; 16], Weak<LoadGate>)>> = Mutex::new(Vec::new());
 
@@ -86,6 +95,12 @@ impl SharedContext {
         })
     }
 
+    /// Drops code, which unloads it, once no kernel of these PEs is under way: now, or when one of them comes
+    /// here again, or with the last of them.
+    pub(super) fn retire(&self, code: impl Send + 'static) {
+        self.gate.retire(code);
+    }
+
     /// Loads what is called `what` in texts.
     pub(crate) fn load<T>(&self, what: &str, load: impl FnOnce() -> T) -> T {
         self.gate.load(PATIENCE, what, load)
@@ -102,7 +117,11 @@ struct LoadGate {
     /// would hold launches up that come after it, and the kernels may need those.
     held: RwLock<()>,
     pes: Mutex<Vec<Count>>,
+    /// What is to be dropped when nothing is under way.
+    retired: Mutex<Vec<Retired>>,
 }
+
+type Retired = Box<dyn Send>;
 
 impl LoadGate {
     fn watch(&self, count: Count) {
@@ -114,6 +133,27 @@ impl LoadGate {
         let mut sum = 0;
         lock(&self.pes).retain(|count| count().map(|n| sum += n).is_some());
         sum
+    }
+
+    /// Alone, and with nothing under way? The gate is shut as long as the guard lives.
+    fn idle(&self) -> Option<RwLockWriteGuard<'_, ()>> {
+        let held = match self.held.try_write() {
+            Ok(held) => held,
+            Err(TryLockError::Poisoned(held)) => held.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        (self.under_way() == 0).then_some(held)
+    }
+
+    fn retire(&self, code: impl Send + 'static) {
+        lock(&self.retired).push(Box::new(code));
+        if let Some(_alone) = self.idle() {
+            self.drop_retired();
+        }
+    }
+
+    fn drop_retired(&self) {
+        drop(std::mem::take(&mut *lock(&self.retired)));
     }
 
     fn launch<T>(&self, patience: Duration, launch: impl FnOnce() -> T) -> T {
@@ -132,16 +172,11 @@ impl LoadGate {
     fn load<T>(&self, patience: Duration, what: &str, load: impl FnOnce() -> T) -> T {
         let since = Instant::now();
         loop {
-            let held = match self.held.try_write() {
-                Ok(held) => Some(held),
-                Err(TryLockError::Poisoned(held)) => Some(held.into_inner()),
-                Err(TryLockError::WouldBlock) => None,
-            };
-            if held.is_some() && self.under_way() == 0 {
-                // The gate stays shut until the code is there.
+            // The gate stays shut until the code is there.
+            if let Some(_alone) = self.idle() {
+                self.drop_retired();
                 return load();
             }
-            drop(held);
             if since.elapsed() > patience {
                 break;
             }
@@ -156,51 +191,6 @@ impl LoadGate {
     }
 }
 
-/// Lets one thread at a time make what several want, such as the code of a kernel.
-///
-/// A thread that waits for a turn looks again after each: what it wants may be made by then. It must not wait
-/// for the next turn, which may be a load that waits for kernels to end: these may wait in their turn for the
-/// kernel that this thread launches next.
-#[derive(Default)]
-pub(crate) struct Turns {
-    is_taken: Mutex<bool>,
-    ended: Condvar,
-}
-
-impl Turns {
-    /// What `made` finds, else what `make` makes.
-    pub(crate) fn get_or_make<T>(
-        &self,
-        made: impl Fn() -> Option<T>,
-        make: impl FnOnce() -> Result<T>,
-    ) -> Result<T> {
-        let mut is_taken = lock(&self.is_taken);
-        loop {
-            if let Some(made) = made() {
-                return Ok(made);
-            }
-            if !*is_taken {
-                break;
-            }
-            is_taken = self.ended.wait(is_taken).unwrap_or_else(PoisonError::into_inner);
-        }
-        *is_taken = true;
-        drop(is_taken);
-        let _turn = TurnGuard(self);
-        make()
-    }
-}
-
-/// Ends when it is dropped, after a panic, too.
-struct TurnGuard<'a>(&'a Turns);
-
-impl Drop for TurnGuard<'_> {
-    fn drop(&mut self) {
-        *lock(&self.0.is_taken) = false;
-        self.0.ended.notify_all();
-    }
-}
-
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // What is guarded is whole between any two statements.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -209,9 +199,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+    use std::sync::Condvar;
 
+    use super::super::turns::Turns;
     use super::*;
-    use crate::error::err;
     use crate::testing::random::Random;
 
     /// A driver at its worst: a load waits for the kernels that run, with a lock that launches need. Kernel
@@ -301,50 +292,35 @@ mod tests {
         assert!(is_bad, "the driver of this test holds nothing up");
     }
 
-    /// A thread makes one thing after another, and waits within the second for a thread that wants the first.
+    /// Code goes when nothing is under way, and with the last PE.
     #[test]
-    fn a_waiter_goes_on_once_what_it_wants_is_made() {
-        let (turns, x, y) = (Turns::default(), AtomicBool::new(false), AtomicBool::new(false));
-        let (is_making, went_on) = (AtomicBool::new(false), AtomicBool::new(false));
-        let made = |it: &AtomicBool| it.load(Ordering::Acquire).then_some(());
-        let make = |it: &AtomicBool| {
-            it.store(true, Ordering::Release);
-            Ok(())
-        };
-        let until = |flag: &AtomicBool| {
-            let since = Instant::now();
-            while !flag.load(Ordering::Acquire) {
-                assert!(since.elapsed() < Duration::from_secs(30), "the other thread does not come");
-                std::thread::yield_now();
+    fn unloads_wait_for_kernels_and_nobody_for_them() {
+        struct Loaded(Arc<AtomicUsize>);
+        impl Drop for Loaded {
+            fn drop(&mut self) {
+                self.0.fetch_add(1, Ordering::Relaxed);
             }
-        };
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                until(&is_making);
-                turns.get_or_make(|| made(&x), || panic!("it is being made")).expect("it is made");
-                went_on.store(true, Ordering::Release);
-            });
-            let slowly = || {
-                is_making.store(true, Ordering::Release);
-                // So that the other thread waits, as a rule.
-                std::thread::sleep(Duration::from_millis(20));
-                make(&x)
-            };
-            turns.get_or_make(|| made(&x), slowly).expect("it cannot fail");
-            let wait = || {
-                until(&went_on);
-                make(&y)
-            };
-            turns.get_or_make(|| made(&y), wait).expect("it cannot fail");
-        });
-        // A turn that failed or panicked is over, and the next one makes it.
-        let z = AtomicBool::new(false);
-        let fails = turns.get_or_make(|| None::<()>, || Err(err!(COMPILE, "no compiler")));
-        assert_eq!(fails.unwrap_err().message, "no compiler");
-        let panics = || turns.get_or_make(|| None::<()>, || panic!("on purpose"));
-        std::panic::catch_unwind(std::panic::AssertUnwindSafe(panics)).expect_err("it panics");
-        turns.get_or_make(|| made(&z), || make(&z)).expect("it cannot fail");
-        assert!(z.into_inner());
+        }
+        let (running, gone) = (Arc::new(AtomicUsize::new(1)), Arc::new(AtomicUsize::new(0)));
+        let gate = LoadGate::default();
+        let count = Arc::clone(&running);
+        gate.watch(Box::new(move || Some(count.load(Ordering::Relaxed))));
+        let code = || Loaded(Arc::clone(&gone));
+        gate.retire(code());
+        assert_eq!(gone.load(Ordering::Relaxed), 0, "a kernel runs");
+        running.store(0, Ordering::Relaxed);
+        gate.launch(PATIENCE, || gate.retire(code()));
+        assert_eq!(gone.load(Ordering::Relaxed), 0, "a launch is being made");
+        gate.retire(code());
+        assert_eq!(gone.load(Ordering::Relaxed), 3);
+        running.store(1, Ordering::Relaxed);
+        gate.retire(code());
+        running.store(0, Ordering::Relaxed);
+        gate.load(PATIENCE, "code", || assert_eq!(gone.load(Ordering::Relaxed), 4, "before what is loaded"));
+        running.store(1, Ordering::Relaxed);
+        gate.retire(code());
+        drop(gate);
+        assert_eq!(gone.load(Ordering::Relaxed), 5);
     }
 
     /// A kernel waits for the code that is to be loaded: after a while it is loaded in spite of it.

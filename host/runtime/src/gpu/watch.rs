@@ -1,49 +1,79 @@
 //! Calls of the driver that do not return. The driver polls nothing of ours, and locks: a call that finds the
 //! context's lock taken, or a queue full, lasts until kernels have ended. No waiting loop of ours sees that,
-//! so calls are counted, and the world's monitor looks whether the count stands still.
+//! so each says when it begins, and the world's monitor looks how long the oldest has lasted.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
-/// Calls begun and ended, by all threads that use a GPU for one PE.
-#[derive(Debug, Default)]
+/// Calls of the driver that are under way, of all threads that use a GPU for one PE: when each began, in
+/// nanoseconds of [`now`], 0 where there is none. More at once than there are places are not seen.
+#[derive(Debug)]
 pub(crate) struct DriverCalls {
-    begun: AtomicU64,
-    ended: AtomicU64,
+    began: [AtomicU64; PLACES],
+    next: AtomicUsize,
 }
 
+const PLACES: usize = 64;
+
+impl Default for DriverCalls {
+    fn default() -> DriverCalls {
+        DriverCalls { began: std::array::from_fn(|_| AtomicU64::new(0)), next: AtomicUsize::new(0) }
+    }
+}
+
+/// Since this was first asked, and never 0.
+fn now() -> u64 {
+    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+    START.elapsed().as_nanos() as u64 + 1
+}
+
+/// A call, while it lasts: its place.
+#[derive(Debug)]
+pub(super) struct DriverCall(Option<usize>);
+
 impl DriverCalls {
-    pub(super) fn begin(&self) {
-        self.begun.fetch_add(1, Ordering::Relaxed);
+    pub(super) fn begin(&self) -> DriverCall {
+        let (first, now) = (self.next.fetch_add(1, Ordering::Relaxed), now());
+        let free = |place: &usize| {
+            self.began[*place].compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        };
+        DriverCall((0..PLACES).map(|i| (first + i) % PLACES).find(free))
     }
 
-    pub(super) fn end(&self) {
-        self.ended.fetch_add(1, Ordering::Relaxed);
+    pub(super) fn end(&self, call: &DriverCall) {
+        if let Some(place) = call.0 {
+            self.began[place].store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// When the call that lasts longest began.
+    fn oldest(&self) -> Option<u64> {
+        self.began.iter().map(|began| began.load(Ordering::Relaxed)).filter(|began| *began != 0).min()
     }
 }
 
 /// What the monitor has seen of them.
 pub(crate) struct DriverWatch {
-    ended: u64,
-    since: Instant,
-    /// Reported once nothing has ended for so long; then at each doubling.
+    /// When the oldest call began that there was.
+    began: Option<u64>,
+    /// A call is reported once it has lasted so long; then at each doubling.
     first: Duration,
     next: Duration,
 }
 
 impl DriverWatch {
     pub(crate) fn new(first: Duration) -> DriverWatch {
-        DriverWatch { ended: 0, since: Instant::now(), first, next: first }
+        DriverWatch { began: None, first, next: first }
     }
 
-    /// How long a call has lasted while none ended, where that is to be reported now.
+    /// How long the oldest call has lasted, where that is to be reported now.
     pub(crate) fn overdue(&mut self, calls: &DriverCalls) -> Option<Duration> {
-        let ended = calls.ended.load(Ordering::Relaxed);
-        if ended != self.ended || calls.begun.load(Ordering::Relaxed) == ended {
-            *self = DriverWatch { ended, ..DriverWatch::new(self.first) };
-            return None;
+        let oldest = calls.oldest();
+        if oldest != self.began {
+            *self = DriverWatch { began: oldest, ..DriverWatch::new(self.first) };
         }
-        let lasted = self.since.elapsed();
+        let lasted = Duration::from_nanos(now().saturating_sub(oldest?));
         (lasted >= self.next).then(|| {
             self.next = lasted * 2;
             lasted
@@ -56,25 +86,41 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_call_that_lasts_while_none_ends_is_reported_at_each_doubling() {
+    fn a_call_that_lasts_is_reported_at_each_doubling() {
         let (calls, first) = (DriverCalls::default(), Duration::from_millis(40));
         let mut watch = DriverWatch::new(first);
         std::thread::sleep(first);
         assert_eq!(watch.overdue(&calls), None, "nothing is under way");
-        calls.begin();
+        let call = calls.begin();
         assert_eq!(watch.overdue(&calls), None);
         std::thread::sleep(first);
         assert!(watch.overdue(&calls).is_some_and(|lasted| lasted >= first));
         assert_eq!(watch.overdue(&calls), None, "not again at once");
-        std::thread::sleep(2 * first);
-        assert!(watch.overdue(&calls).is_some_and(|lasted| lasted >= 2 * first));
-        // Another thread's calls still come and go.
-        calls.begin();
-        calls.end();
+        // Other threads' calls come and go, and do not hide it.
+        let mut lasted = None;
+        for _ in 0..4 {
+            let other = calls.begin();
+            std::thread::sleep(first / 2);
+            calls.end(&other);
+            lasted = lasted.or(watch.overdue(&calls));
+        }
+        assert!(lasted.is_some_and(|lasted| lasted >= 2 * first), "{lasted:?}");
+        calls.end(&call);
         assert_eq!(watch.overdue(&calls), None);
+        // The next one is a call of its own.
+        let call = calls.begin();
         std::thread::sleep(first);
-        assert!(watch.overdue(&calls).is_some(), "the first one is still in there");
-        calls.end();
-        assert_eq!(watch.overdue(&calls), None);
+        assert!(watch.overdue(&calls).is_some_and(|lasted| lasted >= first));
+        calls.end(&call);
+    }
+
+    #[test]
+    fn more_calls_than_places_are_no_harm() {
+        let calls = DriverCalls::default();
+        let all: Vec<DriverCall> = (0..PLACES + 3).map(|_| calls.begin()).collect();
+        assert_eq!(all.iter().filter(|call| call.0.is_none()).count(), 3);
+        all.iter().for_each(|call| calls.end(call));
+        assert_eq!(calls.oldest(), None);
+        assert!(calls.begin().0.is_some());
     }
 }

@@ -18,7 +18,7 @@ use super::{ahead, lock, KernelCore, Kernels, Runner};
 use crate::error::{err, Result};
 use crate::gpu::compile::Cubin;
 use crate::gpu::launch::Shape;
-use crate::gpu::sharing::Turns;
+use crate::gpu::turns::Turns;
 use rushmem_abi::c::rushmem_launch_t;
 
 /// The templates.

@@ -163,7 +163,7 @@ impl GpuRunner {
                 hardware_queues()
             )
         });
-        let module = Module::load(&self.cuda, name, code, instances)?;
+        let module = Module::load(&self.cuda, self.shared.as_ref(), name, code, instances)?;
         module.upload(self.common.state.raw(), &self.side)?;
         let traced = self.tracing.as_ref().map(|tracing| tracing.show(&module, &self.side));
         Ok(GpuCode { module, traced: traced.transpose()?.flatten(), flights: Arc::default() })

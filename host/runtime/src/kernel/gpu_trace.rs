@@ -175,7 +175,7 @@ impl ClockKernel {
     fn load(cuda: &Arc<Cuda>, config: &Config) -> Result<ClockKernel> {
         let compiler = gpu_compiler(config, cuda.facts().capability, Vec::new());
         let cubin = compiler.compile("trace_clock.cu", rushmem_device::TRACE_CLOCK)?;
-        let module = Module::load(cuda, "trace_clock.cu", &cubin.code, &cubin.instances)?;
+        let module = Module::load(cuda, None, "trace_clock.cu", &cubin.code, &cubin.instances)?;
         let kernel = module.kernel("rushmem_trace_clock");
         let kernel = kernel.ok_or_else(|| err!(INTERNAL, "trace_clock.cu lacks rushmem_trace_clock"))?;
         let (stream, words) =

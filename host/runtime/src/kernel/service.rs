@@ -40,7 +40,7 @@ impl Service {
     /// give a service whose every task is an error that says so.
     pub(crate) fn load(cuda: &Arc<Cuda>, config: &Config, state: &RawState) -> Result<Service> {
         let built = prebuilt().map_or_else(|| compile(cuda, config), |code| Ok(code.to_vec()));
-        let module = built.and_then(|code| Module::load(cuda, "rushmem's service kernels", &code, &[]));
+        let module = built.and_then(|code| Module::load(cuda, None, "rushmem's service kernels", &code, &[]));
         let module = match module {
             Ok(module) => module,
             Err(e) => {

@@ -177,7 +177,7 @@ fn code_for_an_older_gpu_does_not_start_early() {
     let name = "code_for_an_older_gpu_does_not_start_early";
     let Some(t) = turn(name) else { return };
     let Some(module) = load(name, &t, EARLY, &[]) else { return };
-    let old = match Module::load(&t.cuda, "old.ptx", OF_AN_OLDER_GPU.as_bytes(), &[]) {
+    let old = match Module::load(&t.cuda, None, "old.ptx", OF_AN_OLDER_GPU.as_bytes(), &[]) {
         Ok(module) => module,
         Err(e) => {
             eprintln!("SKIP {name}: the driver takes no PTX: {e}");

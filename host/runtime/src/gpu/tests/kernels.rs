@@ -21,7 +21,7 @@ pub(super) fn load(test: &str, t: &Turn, source: &str, options: &[&str]) -> Opti
         headers: DEVICE_HEADERS,
     };
     match compiler.compile("test.cu", source) {
-        Ok(cubin) => Some(Module::load(&t.cuda, "test.cu", &cubin.code, &cubin.instances).unwrap()),
+        Ok(cubin) => Some(Module::load(&t.cuda, None, "test.cu", &cubin.code, &cubin.instances).unwrap()),
         Err(e) if e.code == code::UNSUPPORTED => {
             eprintln!("SKIP {test}: {e}");
             None
@@ -285,12 +285,13 @@ fn clusters() {
 fn code_that_does_not_fit() {
     let name = "code_that_does_not_fit";
     let Some(t) = turn(name) else { return };
-    let e = Module::load(&t.cuda, "rubbish", b"no code at all", &[]).unwrap_err();
+    let e = Module::load(&t.cuda, None, "rubbish", b"no code at all", &[]).unwrap_err();
     assert!(e.code == code::COMPILE && e.message.starts_with("rubbish"), "{e}");
     let ptx = b".version 7.0\n.target sm_75\n.address_size 64\n.visible .entry k() { ret; }\n";
-    let module = Module::load(&t.cuda, "k.ptx", ptx, &[]).unwrap();
+    let module = Module::load(&t.cuda, None, "k.ptx", ptx, &[]).unwrap();
     assert_eq!(module.kernel_names().collect::<Vec<_>>(), ["k"]);
-    let e = Module::load(&t.cuda, "bad.ptx", b".version 7.0\n.target sm_75\nrubbish\n", &[]).unwrap_err();
+    let e =
+        Module::load(&t.cuda, None, "bad.ptx", b".version 7.0\n.target sm_75\nrubbish\n", &[]).unwrap_err();
     assert!(e.message.starts_with("bad.ptx: cuModuleLoadData: CUDA_ERROR_INVALID_PTX"), "{e}");
     // Another architecture.
     let other = if t.cuda.facts().capability.0 == 9 { "-arch=sm_80" } else { "-arch=sm_90" };
@@ -306,7 +307,7 @@ fn code_that_does_not_fit() {
     };
     match compiler.compile("other.cu", source) {
         Ok(cubin) => {
-            let e = Module::load(&t.cuda, "other.cu", &cubin.code, &[]).unwrap_err();
+            let e = Module::load(&t.cuda, None, "other.cu", &cubin.code, &[]).unwrap_err();
             assert!(e.code == code::UNSUPPORTED && e.message.contains("no code for GPU 0"), "{e}");
         }
         Err(e) => eprintln!("SKIP {name}, another architecture: {e}"),
@@ -316,7 +317,7 @@ fn code_that_does_not_fit() {
     let cubin = Compiler { options: vec![], ..compiler }.compile("alien.cu", alien);
     match cubin {
         Ok(cubin) => {
-            let e = Module::load(&t.cuda, "alien.cu", &cubin.code, &[]).unwrap_err();
+            let e = Module::load(&t.cuda, None, "alien.cu", &cubin.code, &[]).unwrap_err();
             assert!(e.code == code::VERSION && e.message.contains("160 bytes"), "{e}");
         }
         Err(e) => eprintln!("SKIP {name}, alien state: {e}"),

@@ -14,7 +14,7 @@ use crate::gpu::pinned::PinnedBox;
 /// The module as the runtime carries it, and as NVRTC makes it.
 fn modules(test: &str, t: &Turn) -> Vec<Arc<Module>> {
     let carried = (!embedded::SERVICE.is_empty())
-        .then(|| Module::load(&t.cuda, "service.fatbin", embedded::SERVICE, &[]).unwrap());
+        .then(|| Module::load(&t.cuda, None, "service.fatbin", embedded::SERVICE, &[]).unwrap());
     if carried.is_none() {
         eprintln!("SKIP {test}, by nvcc: the runtime was built without it");
     }
