@@ -168,6 +168,7 @@ PERF = {
     "gpu": {"job"},
     "stats": {"job"},
     "args": set(),
+    "spread": {"args", "job"},
     "text": set(),
     "report": {"args", "environment", "job", "stats", "text"},
     "table": {"report", "text"},
@@ -179,10 +180,10 @@ PERF = {
     "host": {"args", "environment", "job", "lines", "peer", "progress", "report", "stats"},
     "shmem": {"args", "environment", "job", "lines", "peer", "progress", "report", "stats"},
     "startup": {"args", "environment", "gpu", "job", "peer", "progress", "report", "stats", "text"},
-    "device": {"args", "environment", "gpu", "job", "peer", "plot", "progress", "report", "startup", "stats"},
+    "device": {"args", "environment", "gpu", "job", "peer", "plot", "progress", "report", "spread", "startup", "stats"},
     "far": {"args", "environment", "gpu", "job", "peer", "progress", "report", "stats"},
     "mixed": {"args", "environment", "job", "peer", "progress", "report", "stats"},
-    "moe": {"args", "device", "environment", "job", "progress", "report", "stats"},
+    "moe": {"args", "device", "environment", "job", "progress", "report", "spread", "stats"},
     "cli": {"args", "device"},
 }
 

@@ -236,6 +236,23 @@ pub(crate) struct PeArgs {
     pub(crate) corrupt: bool,
 }
 
+/// How the PEs of a job are spread over processes, for one of these.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct SpreadArgs {
+    /// This process is all PEs of the job: so many, each a thread.
+    #[arg(long)]
+    pub(crate) threads: Option<u32>,
+}
+
+#[derive(Args, Debug, Clone)]
+pub(crate) struct MoePeArgs {
+    #[command(flatten)]
+    pub(crate) pe: PeArgs,
+
+    #[command(flatten)]
+    pub(crate) spread: SpreadArgs,
+}
+
 #[derive(Args, Debug, Clone)]
 pub(crate) struct MixedArgs {
     /// Jobs of each kind; they take turns.

@@ -48,7 +48,7 @@ pub(crate) enum Command {
     Moe(MoeArgs),
     /// One PE of a job of `moe`.
     #[command(hide = true)]
-    MoePe(PeArgs),
+    MoePe(MoePeArgs),
     /// Starting: time and memory, step by step, beyond what CUDA takes itself; on a GPU where there is one.
     Startup(StartupArgs),
     /// One PE of a job of `startup`.

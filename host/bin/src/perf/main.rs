@@ -22,6 +22,7 @@ mod plot_record;
 mod progress;
 mod report;
 mod shmem;
+mod spread;
 mod startup;
 mod stats;
 mod summary;

@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 
 use super::measure::What;
 use super::scope::Scope;
-use crate::args::Output;
+use crate::args::{Output, SpreadArgs};
 
 /// Measures of `rushmem-perf device`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -231,4 +231,7 @@ pub(crate) struct PlanArgs {
     /// The job's own folder: where its plan is, and where PE 0 leaves the figures.
     #[arg(long)]
     pub(crate) folder: PathBuf,
+
+    #[command(flatten)]
+    pub(crate) spread: SpreadArgs,
 }

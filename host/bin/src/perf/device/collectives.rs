@@ -115,6 +115,8 @@ pub(super) fn told(bench: &Bench<'_>, spec: &Spec) -> Result<()> {
         match spec.scope {
             Scope::Graph => {
                 let graph = Graph::capture(&stream, || queue(bench, spec, &arrays, round, &stream))?;
+                // All have uploaded theirs before one runs that waits for the others' (`Graph::capture`).
+                world.barrier_all()?;
                 graph.launch(&stream)?;
                 stream.synchronize()?;
             }

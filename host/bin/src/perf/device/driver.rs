@@ -44,6 +44,12 @@ impl Graph {
         let made = unsafe { sys::cuGraphInstantiateWithFlags(&mut exec, graph, 0) };
         let graph = Graph { graph, exec };
         said("cuGraphInstantiateWithFlags", made)?;
+        // Where the other PE's graph already waits for this one's, on the same GPU, the first launch would
+        // wait for it to upload (docs/gpu-findings.md).
+        // SAFETY: a live graph and a live stream of one context.
+        said("cuGraphUpload", unsafe { sys::cuGraphUpload(graph.exec, raw) })?;
+        // SAFETY: a live stream of the current context.
+        said("cuStreamSynchronize", unsafe { sys::cuStreamSynchronize(raw) })?;
         Ok(graph)
     }
 

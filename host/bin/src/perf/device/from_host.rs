@@ -226,6 +226,10 @@ fn in_graphs(
         })
     };
     let graphs = sides.iter().map(capture).collect::<Result<Vec<_>>>()?;
+    if spec.stream_collective().is_some() {
+        // All have uploaded theirs before one runs that waits for the others' (`Graph::capture`).
+        bench.world.barrier_all()?;
+    }
     graphs.iter().try_for_each(|graph| graph.launch(stream))?;
     in_batches(bench, rounds, doers.len(), stream, |turn| graphs[turn].launch(stream))
 }

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use super::pe::{about_file, plan_file, rows_file, About};
 use super::plan::Plan;
-use crate::job::{self, Failure, Result};
+use crate::job::{Failure, Result};
 use crate::progress::{new_lines, Progress};
 use crate::report::Row;
+use crate::spread::Spread;
 
 /// Seconds that a job may take besides the time that its figures are given: starting, compiling, verifying.
 const START_S: u32 = 180;
@@ -25,16 +26,18 @@ pub(super) struct Outcome {
     pub(super) failures: Vec<String>,
 }
 
-/// Runs the plan on `pes` PEs and adds what they found, which on failure is what they had found before.
-pub(super) fn run(pes: u32, plan: &Plan, progress: &Progress, outcome: &mut Outcome) -> Result<()> {
+/// Runs the plan on a job's PEs and adds what they found, which on failure is what they had found before.
+pub(super) fn run(spread: Spread, plan: &Plan, progress: &Progress, outcome: &mut Outcome) -> Result<()> {
     let folder = tempfile::tempdir()?;
     std::fs::write(plan_file(folder.path()), serde_json::to_vec(plan)?)?;
     let figures = plan.specs.len() as f64;
     // Each has a probe and two short runs besides.
     let limit = f64::from(START_S) + figures * (FIGURE_S + 4.0 * f64::from(plan.budget_ms) / 1e3);
-    let mut command = job::command(pes, limit as u32)?;
-    command.arg("plan-pe").arg("--folder").arg(folder.path()).stdout(Stdio::null());
-    let mut child = command.spawn().map_err(|e| Failure::new(format!("cannot start the PEs: {e}")))?;
+    let mut command = spread.command("plan-pe", folder.path(), limit as u32)?;
+    let mut child = command
+        .stdout(Stdio::null())
+        .spawn()
+        .map_err(|e| Failure::new(format!("cannot start the PEs: {e}")))?;
     let mut read = 0;
     let status = loop {
         let ended = child.try_wait()?;
@@ -53,6 +56,6 @@ pub(super) fn run(pes: u32, plan: &Plan, progress: &Progress, outcome: &mut Outc
     }
     let about = std::fs::read(about_file(folder.path()));
     let about = about.map_err(|e| Failure::new(format!("PE 0 left nothing: {e}")))?;
-    outcome.abouts.push((pes, serde_json::from_slice(&about)?));
+    outcome.abouts.push((spread.pes(), serde_json::from_slice(&about)?));
     Ok(())
 }

@@ -30,6 +30,7 @@ use crate::peer::Peers;
 use crate::plot;
 use crate::progress::Progress;
 use crate::report::{Report, Row};
+use crate::spread::Spread;
 use args::{Common, DeviceArgs, DeviceMeasure, StreamArgs};
 use job::Outcome;
 use plan::{Machine, Plan};
@@ -92,7 +93,7 @@ pub(crate) fn run_stream(args: &StreamArgs) -> Result<ExitCode> {
 }
 
 /// The device that the PEs will have, and how many of it.
-fn machine() -> Result<Machine> {
+pub(crate) fn machine() -> Result<Machine> {
     let kind = match doctor::job()?.device {
         Ok((kind, _)) => kind,
         Err(why) => return Err(Failure::new(why)),
@@ -112,7 +113,7 @@ fn measure(common: &Common, machine: Machine, plans: Vec<(u32, Vec<Spec>)>) -> R
     let progress = Progress::new(total);
     for (pes, specs) in plans {
         let plan = Plan::new(common, machine, pes, specs);
-        let failed = job::run(pes, &plan, &progress, &mut outcome).err();
+        let failed = job::run(Spread::over(pes, machine.gpus), &plan, &progress, &mut outcome).err();
         // What the other jobs find is worth having.
         outcome.failures.extend(failed.map(|failure| format!("the job of {pes} PEs: {failure}")));
     }
@@ -127,7 +128,7 @@ fn in_this_job(common: &Common, machine: Machine, plans: Vec<(u32, Vec<Spec>)>) 
         all.extend(new);
         all
     });
-    let plan = Plan::new(common, machine, world.n_pes(), specs);
+    let plan = Plan::new(common, machine, world.n_pes(), specs).by_turns();
     let mut outcome = Outcome::default();
     let about = pe::measure(&world, &plan, |row| {
         outcome.rows.push(row);

@@ -18,6 +18,7 @@ use super::spec::{Spec, PROBE};
 use super::verify;
 use crate::job::{self, Failure, Result};
 use crate::report::{Beside, Row, Shape as Shown};
+use crate::spread;
 use crate::stats::Summary;
 
 /// Where the plan is, in the job's folder.
@@ -50,23 +51,24 @@ pub(super) struct About {
 pub(crate) fn run(args: &PlanArgs) -> Result<()> {
     let text = std::fs::read(plan_file(&args.folder))?;
     let plan: Plan = serde_json::from_slice(&text)?;
-    let world = World::init()?;
-    let mut rows: Option<File> = None;
-    let about = measure(&world, &plan, |row| {
-        if rows.is_none() {
-            rows = Some(OpenOptions::new().create(true).append(true).open(rows_file(&args.folder))?);
-        }
-        let mut line = serde_json::to_vec(&row)?;
-        line.push(b'\n');
-        if let Some(file) = &mut rows {
-            file.write_all(&line)?;
+    spread::each_pe(&args.spread, |world| {
+        let mut rows: Option<File> = None;
+        let about = measure(world, &plan, |row| {
+            if rows.is_none() {
+                rows = Some(OpenOptions::new().create(true).append(true).open(rows_file(&args.folder))?);
+            }
+            let mut line = serde_json::to_vec(&row)?;
+            line.push(b'\n');
+            if let Some(file) = &mut rows {
+                file.write_all(&line)?;
+            }
+            Ok(())
+        })?;
+        if world.my_pe().number() == 0 {
+            std::fs::write(about_file(&args.folder), serde_json::to_vec(&about)?)?;
         }
         Ok(())
-    })?;
-    if world.my_pe().number() == 0 {
-        std::fs::write(about_file(&args.folder), serde_json::to_vec(&about)?)?;
-    }
-    Ok(world.finalize()?)
+    })
 }
 
 /// Makes all figures of the plan; PE 0 hands each on. Collective.

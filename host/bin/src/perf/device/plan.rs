@@ -30,9 +30,9 @@ pub(super) struct Plan {
 
 /// What options that were not given depend on.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Machine {
+pub(crate) struct Machine {
     /// GPUs, where PEs get one; 0 on the CPU device.
-    pub(super) gpus: u32,
+    pub(crate) gpus: u32,
 }
 
 impl Machine {
@@ -41,7 +41,7 @@ impl Machine {
     }
 
     /// PEs on a GPU.
-    pub(super) fn share(self, pes: u32) -> u32 {
+    pub(crate) fn share(self, pes: u32) -> u32 {
         if self.is_gpu() {
             pes.div_ceil(self.gpus)
         } else {
@@ -59,15 +59,19 @@ impl Plan {
         let share = machine.share(pes);
         let by_device =
             |given: Option<u32>, gpu, cpu| given.unwrap_or(if machine.is_gpu() { gpu } else { cpu });
-        let (mut samples, mut iterations) =
-            (by_device(common.samples, 20, 7), by_device(common.iterations, 200, 50));
-        if share > 1 {
-            // PEs that share a GPU take turns of milliseconds: a round trip is as long.
-            samples = samples.min(5);
-            iterations = iterations.min(10);
-        }
+        let (samples, iterations) = (by_device(common.samples, 20, 7), by_device(common.iterations, 200, 50));
         let budget_ms = by_device(common.budget, 400, 60);
         Plan { specs, samples, iterations, warm_up: common.warm_up, budget_ms, share, seed: job::salt() }
+    }
+
+    /// As short as processes that share a GPU need it: they take turns of milliseconds, and a round trip is
+    /// as long.
+    pub(super) fn by_turns(mut self) -> Plan {
+        if self.share > 1 {
+            self.samples = self.samples.min(5);
+            self.iterations = self.iterations.min(10);
+        }
+        self
     }
 }
 

@@ -11,10 +11,12 @@ mod point;
 use std::process::{ExitCode, Stdio};
 
 use crate::args::MoeArgs;
+use crate::device;
 use crate::environment::Environment;
 use crate::job::{self, Failure, Result};
 use crate::progress::Progress;
 use crate::report::{Beside, Limit, Report, Row};
+use crate::spread::Spread;
 use crate::stats::Summary;
 use pe::Found;
 use peers::Peers;
@@ -33,9 +35,13 @@ pub(crate) fn run(args: &MoeArgs) -> Result<ExitCode> {
     let points = point::plan(args);
     let folder = tempfile::tempdir()?;
     std::fs::write(pe::plan_file(folder.path()), serde_json::to_vec(&points)?)?;
-    let mut command = job::command(args.pes, START_S + POINT_S * points.len() as u32)?;
-    command.arg("moe-pe").arg("--folder").arg(folder.path()).args(["--salt", &job::salt().to_string()]);
-    command.args(args.corrupt.then_some("--corrupt")).stdout(Stdio::null());
+    let machine = device::machine()?;
+    let spread = Spread::over(args.pes, machine.gpus);
+    let mut command = spread.command("moe-pe", folder.path(), START_S + POINT_S * points.len() as u32)?;
+    command
+        .args(["--salt", &job::salt().to_string()])
+        .args(args.corrupt.then_some("--corrupt"))
+        .stdout(Stdio::null());
     let mut job = command.spawn().map_err(|e| Failure::new(format!("cannot start the PEs: {e}")))?;
     let progress = Progress::new(points.len());
     let named = |line: &str| {
@@ -45,7 +51,8 @@ pub(crate) fn run(args: &MoeArgs) -> Result<ExitCode> {
     drop(progress);
     // What was found before a failure is shown, too.
     let found = pe::read_found(folder.path())?;
-    let rows = found.iter().flat_map(|found| rows(found, args.pes, &peers)).collect();
+    let rows =
+        found.iter().flat_map(|found| rows(found, args.pes, machine.share(args.pes), &peers)).collect();
     let report = Report {
         schema: 1,
         tool: concat!("rushmem-perf ", env!("CARGO_PKG_VERSION"), " moe").to_owned(),
@@ -64,7 +71,7 @@ pub(crate) fn run(args: &MoeArgs) -> Result<ExitCode> {
 }
 
 /// The rows of a point: dispatch, a round, and combine, which is what a round takes longer.
-fn rows(found: &Found, pes: u32, peers: &Peers) -> Vec<Row> {
+fn rows(found: &Found, pes: u32, share: u32, peers: &Peers) -> Vec<Row> {
     let point = &found.point;
     let summary = |samples: &[f64]| Summary::of(samples.to_vec());
     let (Some(dispatch), Some(pair)) = (summary(&found.dispatch), summary(&found.pair)) else {
@@ -95,7 +102,7 @@ fn rows(found: &Found, pes: u32, peers: &Peers) -> Vec<Row> {
                 blocks: found.blocks,
                 threads: found.threads,
                 iterations: pe::ROUNDS,
-                note: None,
+                note: (share > 1).then(|| format!("{share} PEs on a GPU")),
             });
             row
         })

@@ -10,9 +10,10 @@ use serde::{Deserialize, Serialize};
 
 use super::bench::{said, Bench};
 use super::point::Point;
-use crate::args::PeArgs;
+use crate::args::{MoePeArgs, PeArgs};
 use crate::device::driver::{Context, Empty, Graph};
 use crate::job::Result;
+use crate::spread;
 
 /// Timed graphs, and rounds in each.
 pub(super) const SAMPLES: u32 = 40;
@@ -54,20 +55,21 @@ pub(super) fn read_found(folder: &Path) -> Result<Vec<Found>> {
 }
 
 /// `rushmem-perf moe-pe`.
-pub(crate) fn run(args: &PeArgs) -> Result<()> {
-    let points: Vec<Point> = serde_json::from_slice(&std::fs::read(plan_file(&args.folder))?)?;
-    let world = World::init()?;
-    let stamps = Stamps::new(&world)?;
-    for (i, point) in points.iter().enumerate() {
-        let found = figure(&world, point, args.salt.wrapping_add(i as u64), args.corrupt, &stamps)?;
-        if world.my_pe().number() == 0 {
-            let mut file =
-                std::fs::OpenOptions::new().create(true).append(true).open(found_file(&args.folder))?;
-            writeln!(file, "{}", serde_json::to_string(&found)?)?;
+pub(crate) fn run(args: &MoePeArgs) -> Result<()> {
+    let PeArgs { folder, salt, corrupt } = &args.pe;
+    let points: Vec<Point> = serde_json::from_slice(&std::fs::read(plan_file(folder))?)?;
+    spread::each_pe(&args.spread, |world| {
+        let stamps = Stamps::new(world)?;
+        for (i, point) in points.iter().enumerate() {
+            let found = figure(world, point, salt.wrapping_add(i as u64), *corrupt, &stamps)?;
+            if world.my_pe().number() == 0 {
+                let mut file =
+                    std::fs::OpenOptions::new().create(true).append(true).open(found_file(folder))?;
+                writeln!(file, "{}", serde_json::to_string(&found)?)?;
+            }
         }
-    }
-    stamps.end()?;
-    Ok(world.finalize()?)
+        stamps.end()
+    })
 }
 
 /// The device's clock in a stream's turn.
