@@ -12,7 +12,8 @@ struct share {
 /* A token, as the lanes of a warp have it while they push a sum, or collect sums. */
 struct summing {
   uint32_t terms;
-  const unsigned char *rows[most_top_k]; /* of a push: results of its experts, in the order of the token's */
+  /* Of a push: results of its experts, in the order of the token's; of the home, by lanes: ranks' sums. */
+  const unsigned char *rows[most_top_k];
   float weights[most_top_k];
   share shares[most_top_k];      /* of the home: in the order of ranks; of a push: shares[0] is its own */
   unsigned char *to;             /* of a push: where the home has the sum; null where that is far */
@@ -173,9 +174,13 @@ __device__ inline void add_results(const exchange &e, const summing &s, pieces &
 }
 
 __device__ inline void store_sum(const exchange &e, const summing &s, pieces &through, unsigned char *to, range fours) {
+#if MOE_BY_LANES
+  store_by_lanes(through.room, s.rows, s.weights, s.terms, to, fours);
+#else
   if (is_row(e, s)) copy_row(through, s.rows[0], to, fours);
   else if (y_bytes == 2 && s.shares[0].narrow) add_results<true>(e, s, through, to, fours);
   else add_results<false>(e, s, through, to, fours);
+#endif
 }
 
 /* To a home that is far, whole, from a composed copy. Out of line: the near path need not have its
@@ -284,6 +289,9 @@ __device__ inline void find_shares(const exchange &e, const rushmem::team &t, ui
   const choice c = choice_of(e, slots, round);
   const before b = before_rank(e, c, c.rank);
   if (c.first) s.shares[b.ranks] = share{b.units, c.narrow ? 1u : 0u, c.weight};
+#if MOE_BY_LANES
+  if (c.first) s.rows[b.ranks] = e.results + (size_t(token) * e.units + b.units) * e.unit_bytes;
+#endif
   const uint32_t firsts = __ballot_sync(all_lanes, c.first);
   if (lane_of() == 0) s.terms = __popc(firsts);
   __syncwarp();
@@ -362,12 +370,17 @@ __device__ inline void collect(const exchange &e, const rushmem::team &t, const 
         const size_t unit = size_t(token) * e.units + s.shares[lane_of()].unit;
         rushmem::signal_wait_until(e.result_flags + unit * e.parts + part, rushmem::cmp::ge, round);
       }
+#if MOE_BY_LANES
+      __syncwarp();
+      collect_by_lanes(through.room, s.rows, s.terms, out, flagged(e, part, parts));
+#else
       pieces::behind_flags();
       if (y_bytes == 2 && __ballot_sync(all_lanes, has && !s.shares[lane_of()].narrow) == 0) {
         add_shares<true>(e, s, through, token, out, flagged(e, part, parts));
       } else {
         add_shares<false>(e, s, through, token, out, flagged(e, part, parts));
       }
+#endif
     }
     __syncwarp();
   }

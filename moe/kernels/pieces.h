@@ -7,7 +7,8 @@
  * of their flag and then `pieces::behind_flags`: the copy engine reads by another way than they were stored,
  * which takes a fence between the two.
  *
- * MOE_PIECES: how many of a warp's are under way. */
+ * MOE_PIECES: how many of a warp's are under way. Where blocks are few lanes fetch for themselves
+ * (by_lanes.h). */
 #ifndef MOE_PIECES
 #define MOE_PIECES 4
 #endif

@@ -240,6 +240,11 @@ impl Config {
         }
     }
 
+    /// Whether ranks' sums are of the type that experts produce, whatever number of terms they have.
+    pub(crate) fn sums_are_rows(&self) -> bool {
+        self.rounded || self.produced == Float::F32 || self.layout == Layout::RankMajor
+    }
+
     /// Most tokens of a rank in a round.
     pub fn max_tokens(&self) -> u32 {
         self.max_tokens

@@ -4,7 +4,7 @@
 //! Of r ranks, t tokens, k experts each: r * t rows for dispatch, twice; t * min(k, 2 r) rows for combine.
 
 use crate::config::{Config, Layout, MOST_RANKS};
-use crate::{Float, Payload, Result};
+use crate::{Payload, Result};
 
 /// Blocks whose rounds are counted: more are never launched.
 pub(crate) const MOST_BLOCKS: u32 = 1024;
@@ -118,8 +118,7 @@ impl Config {
         };
         let routing_words = self.top_k.div_ceil(4) + if self.weighted { self.top_k.div_ceil(2) } else { 0 };
         // A sum of several experts of a rank is of f32, twice as long as a row of 16-bit numbers.
-        let alone = self.produced == Float::F32 || self.layout == Layout::RankMajor || self.rounded;
-        let several = if alone { 1 } else { 2 };
+        let several = if self.sums_are_rows() { 1 } else { 2 };
         let units = self.top_k.min(several * ranks);
         let unit_bytes = self.hidden * self.produced.bytes();
         let unit_packets = match is_few {
@@ -254,7 +253,7 @@ impl Exchange {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Fp8, Scales};
+    use crate::{Float, Fp8, Scales};
 
     /// The figure: DeepEP takes 1,908 MB.
     #[test]

@@ -37,7 +37,12 @@ const MOST_SHARED: u32 = 227 << 10;
 /// `kernels/pieces.h`; where a device has less shared memory, and in blocks of more warps than so many.
 const PIECES: u32 = 4;
 const FEW_PIECES: u32 = 2;
+/// Where lanes fetch for themselves: what is under way must cover the latency by itself there.
+const LANE_PIECES: u32 = 6;
 const WARPS_OF_ALL_PIECES: u32 = 16;
+/// Blocks that are few: each has a multiprocessor for itself, and so many are bound by instructions. Their
+/// lanes fetch what they add in a combine (`MOE_BY_LANES` of `kernels/by_lanes.h`).
+const FEW_BLOCKS: u32 = 48;
 /// Bytes of a piece, and of a warp's barriers.
 const PIECE: usize = 2048;
 const BARRIERS: usize = 128;
@@ -63,8 +68,10 @@ pub struct Plan {
     in_place: bool,
     /// Whether the kernels are those for few tokens (`kernels/few.h`).
     few: bool,
-    /// Pieces of rows that a warp has under way, where it has room for them.
-    pieces: u32,
+    /// Whether each lane fetches what it adds in a combine (`kernels/by_lanes.h`).
+    by_lanes: bool,
+    /// Whether a block has shared memory for the least only: few pieces of rows under way, small rooms.
+    tight: bool,
     /// That of this device.
     shape: Shape,
 }
@@ -100,15 +107,25 @@ impl Plan {
             on_gpu,
             in_place: false,
             few: false,
-            pieces: PIECES,
+            by_lanes: false,
+            tight: false,
             shape: Shape::default(),
         };
         let most_shared = u64::from(config.shared_routing.unwrap_or(MOST_SHARED));
         plan.few = config.is_few(ranks, far);
+        // Of the rank-major layout rows are not added but copied, which the copy engine does faster.
+        plan.by_lanes = !plan.few
+            && plan.has_few_blocks()
+            && config.sums_are_rows()
+            && config.layout != Layout::RankMajor;
         plan.in_place = config.shared_bytes(ranks, plan.tokens_of_all(), 1) > most_shared
             || plan.shape_on(true).shared_bytes + BESIDES > MOST_SHARED as usize;
         plan.shape = plan.shape_on(on_gpu);
         Ok(plan)
+    }
+
+    fn has_few_blocks(&self) -> bool {
+        self.config.blocks.is_some_and(|blocks| blocks <= FEW_BLOCKS)
     }
 
     /// Tokens of all ranks, where each has as many as it may.
@@ -128,10 +145,15 @@ impl Plan {
         // A block that has a multiprocessor for itself has more warps. So has one that reads all tokens from
         // memory: there are fewer of them then.
         let copied = config.shared_bytes(self.ranks, tokens, 1) as usize;
-        let threads = if self.in_place || copied > LARGE { many } else { few };
+        let alone = gpu && !self.few && self.has_few_blocks();
+        let threads = if self.in_place || copied > LARGE || alone { many } else { few };
         let threads = config.threads.unwrap_or(threads);
         let warps = threads / 32;
-        let pieces = if warps > WARPS_OF_ALL_PIECES { FEW_PIECES } else { self.pieces };
+        let pieces = match (warps > WARPS_OF_ALL_PIECES || self.tight, self.by_lanes) {
+            (true, _) => FEW_PIECES,
+            (_, true) => LANE_PIECES,
+            _ => PIECES,
+        };
         let kept = if self.in_place { 0 } else { tokens };
         let (rooms, shared_bytes) = if self.few {
             (Rooms::default(), config.shared_bytes_of_few(self.ranks, tokens) as usize)
@@ -145,9 +167,9 @@ impl Plan {
             // As two such blocks have room beside each other, or else one.
             let most = if threads == few && !self.in_place { LARGE } else { MOST_SHARED as usize };
             let within = |most: usize| Rooms::within(takers, most.saturating_sub(BESIDES + counted));
-            let rooms = match (gpu, self.pieces) {
+            let rooms = match (gpu, self.tight) {
                 (false, _) => Rooms::on_cpu(takers),
-                (true, PIECES) => {
+                (true, false) => {
                     within(most).or_else(|| within(MOST_SHARED as usize)).unwrap_or(Rooms::least(takers))
                 }
                 _ => Rooms::least(takers),
@@ -164,16 +186,18 @@ impl Plan {
     }
 
     /// Where the device has no room for a block: whether there are other [`options`](Plan::options), with
-    /// which it needs less shared memory, because it reads the experts of all tokens where they came, and has
-    /// fewer pieces of rows under way. They are this plan's from then on.
+    /// which it needs less shared memory, because it has fewer pieces of rows under way, and then because it
+    /// reads the experts of all tokens where they came. They are this plan's from then on, and may not do
+    /// either: ask again.
     pub fn less_shared(&mut self) -> bool {
+        let fewer = std::mem::take(&mut self.by_lanes);
         let copied = !self.in_place && !self.few;
-        if copied {
+        if copied && !fewer {
             self.in_place = true;
-            self.pieces = FEW_PIECES;
-            self.shape = self.shape_on(self.on_gpu);
+            self.tight = true;
         }
-        copied
+        self.shape = self.shape_on(self.on_gpu);
+        fewer || copied
     }
 
     /// Of the symmetric heap, in bytes.
@@ -202,7 +226,7 @@ impl Plan {
         let [cpu, gpu] = [false, true]
             .map(|gpu| self.shape_on(gpu))
             .map(|shape| (shape.threads, shape.pieces, shape.rooms));
-        crate::source::options(&self.config, cpu, gpu, self.in_place, self.few)
+        crate::source::options(&self.config, cpu, gpu, self.in_place, self.few, self.by_lanes)
     }
 
     /// Bytes of dynamic shared memory of a call's launch.

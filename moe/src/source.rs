@@ -12,7 +12,8 @@ macro_rules! parts {
 /// The text of all kernels, of the name `moe.cu`. Each part needs those before it.
 pub const KERNELS: &str = parts!(
     "exchange.h" "numbers.h" "pieces.h" "rows.h" "send.h" "send_rows.h" "routing.h" "receive.h"
-    "sums.h" "combine.h" "few.h" "few_send.h" "few_routing.h" "few_receive.h" "few_combine.h" "moe.cu"
+    "sums.h" "by_lanes.h" "combine.h"
+    "few.h" "few_send.h" "few_routing.h" "few_receive.h" "few_combine.h" "moe.cu"
 );
 
 /// As `kernels/numbers.h` counts them.
@@ -26,13 +27,14 @@ fn number(float: Float) -> u32 {
 
 /// Its macros for a configuration, and for blocks of so many threads and warps with so many pieces, on the
 /// CPU device and on GPUs; types, layout and whether the experts of all tokens are read in place are compiled
-/// in; sizes are not, so that few variants serve.
+/// in, and whether lanes fetch what a combine adds (`by_lanes`); sizes are not, so that few variants serve.
 pub(crate) fn options(
     config: &Config,
     cpu: (u32, u32, Rooms),
     gpu: (u32, u32, Rooms),
     in_place: bool,
     few: bool,
+    by_lanes: bool,
 ) -> Vec<String> {
     let (cast, scales) = match config.payload {
         Payload::Cast(Fp8::E4m3, scales) => (1, scales),
@@ -52,6 +54,7 @@ pub(crate) fn options(
         ("LAYOUT", layout),
         ("IN_PLACE", in_place.into()),
         ("FEW", few.into()),
+        ("BY_LANES", by_lanes.into()),
     ];
     let of = |device: &'static str, (threads, pieces, rooms): (u32, u32, Rooms)| {
         // Blocks of a multiprocessor, with as many registers a thread as that leaves.

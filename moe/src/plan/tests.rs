@@ -1,6 +1,7 @@
 //! Where experts are copied and where they are read in place, and what is refused.
 
 use super::*;
+use crate::Float;
 
 fn is_in_place(plan: &Plan) -> bool {
     plan.options().contains(&"-DMOE_IN_PLACE=1".to_string())
@@ -118,6 +119,37 @@ fn exchanges_for_few_tokens_have_kernels_of_their_own() {
     assert!(!is_few(config.few(31), 2, false));
     assert!(is_few(config.capacity(64), 2, false) && !is_few(config.capacity(63), 2, false));
     assert!(!is_few(config.shared_routing(100), 2, false) && !is_few(Config::new(1, 16, 65534, 1), 2, false));
+}
+
+/// Where blocks are few and all sums are of one type; those for few tokens have no such sums.
+#[test]
+fn lanes_fetch_what_few_blocks_add() {
+    let by_lanes = |config: Config| {
+        let options = Plan::new(config, 2, false, true).unwrap().options();
+        let [no, yes] = [0, 1].map(|by| options.contains(&format!("-DMOE_BY_LANES={by}")));
+        assert_ne!(no, yes, "{options:?}");
+        yes
+    };
+    let config = Config::new(4096, 7168, 256, 8);
+    assert!(!by_lanes(config.rounded_sums()) && !by_lanes(config.blocks(24)));
+    assert!(by_lanes(config.rounded_sums().blocks(48)) && !by_lanes(config.rounded_sums().blocks(49)));
+    assert!(!by_lanes(config.layout(Layout::RankMajor).blocks(24)));
+    assert!(by_lanes(config.combine(Float::F32, Float::Bf16).blocks(24)));
+    assert!(!by_lanes(Config::new(32, 7168, 256, 8).rounded_sums().blocks(24)));
+}
+
+/// A block of few has the warps of a multiprocessor. Where there is no room for what its lanes have under
+/// way, the warp fetches; and only then are experts read in place.
+#[test]
+fn few_blocks_have_more_warps_and_take_less_memory_if_they_must() {
+    let config = Config::new(512, 7168, 256, 8).rounded_sums();
+    let plan = |blocks| Plan::new(config.blocks(blocks), 2, false, true).unwrap();
+    assert_eq!((plan(49).threads(), plan(48).threads()), (256, 512));
+    let mut few = plan(24);
+    assert_eq!(few.shared_bytes(Call::Combine), 16 * (6 * 2048 + 128));
+    assert!(few.less_shared() && !is_in_place(&few));
+    assert_eq!(few.shared_bytes(Call::Combine), 16 * (4 * 2048 + 128));
+    assert!(few.less_shared() && is_in_place(&few) && !few.less_shared());
 }
 
 /// Kernels that are compiled ahead are those that GPUs ask for.

@@ -25,6 +25,7 @@ pub(crate) struct Case {
     pub(crate) routing: Routing,
     pub(crate) shared_routing: Option<u32>,
     pub(crate) threads: Option<u32>,
+    pub(crate) blocks: Option<u32>,
 }
 
 impl Case {
@@ -44,6 +45,7 @@ impl Case {
             routing: Routing::Any(7),
             shared_routing: None,
             threads: None,
+            blocks: None,
         }
     }
     pub(crate) fn config(&self) -> Config {
@@ -55,6 +57,7 @@ impl Case {
         let config = if self.rounded { config.rounded_sums() } else { config };
         let config = self.shared_routing.map_or(config, |bytes| config.shared_routing(bytes));
         let config = self.threads.map_or(config, |threads| config.threads(threads));
+        let config = self.blocks.map_or(config, |blocks| config.blocks(blocks));
         if self.weighted {
             config
         } else {

@@ -1,8 +1,9 @@
-//! Sums of rows that go through shared memory by pieces: of 2048 bytes, four of a warp's under way.
+//! Sums of rows that go through shared memory by pieces: of 2048 bytes, four of a warp's under way; fetched
+//! by the warp, or where blocks are few by each lane for itself.
 
 use std::time::Duration;
 
-use rushmem::testing;
+use rushmem::{testing, World};
 use rushmem_moe::{Float, Layout, Payload};
 
 use crate::bench::Case;
@@ -25,21 +26,39 @@ fn ways() -> [Case; 5] {
     ]
 }
 
+/// Those where blocks are few: rows and sums of one type.
+fn ways_by_lanes() -> [Case; 3] {
+    let [rounded, .., f32_to_bf16, _] = ways();
+    [rounded, Case { produced: Float::F16, output: Float::F32, weighted: false, ..rounded }, f32_to_bf16]
+        .map(|way| Case { blocks: Some(3), ..way })
+}
+
 /// Rows shorter than a piece, of one, of one and the least that is past it, and of more than are under way.
+fn around_the_length_of_a_piece(world: &World, ways: &[Case]) {
+    let mut rng = Rng(seed(world));
+    for way in ways {
+        // The same kernels for every length.
+        for hidden in [16, COLUMNS / 2 + 16, COLUMNS - 16, COLUMNS, COLUMNS + 16, 4 * COLUMNS + 16] {
+            rounds(world, &mut rng, Case { hidden, ..*way }, 1);
+        }
+        // A single row, and none of most tokens.
+        let alone = Case { hidden: 2 * COLUMNS + 32, top_k: 1, routing: Routing::Any(2), ..*way };
+        rounds(world, &mut rng, alone, 2);
+    }
+}
+
 #[test]
 fn rows_around_the_length_of_a_piece() {
-    testing::pes(2).timeout(Duration::from_secs(240)).run(|world| {
-        let mut rng = Rng(seed(world));
-        for way in ways() {
-            // The same kernels for every length.
-            for hidden in [16, COLUMNS / 2 + 16, COLUMNS - 16, COLUMNS, COLUMNS + 16, 4 * COLUMNS + 16] {
-                rounds(world, &mut rng, Case { hidden, ..way }, 1);
-            }
-            // A single row, and none of most tokens.
-            let alone = Case { hidden: 2 * COLUMNS + 32, top_k: 1, routing: Routing::Any(2), ..way };
-            rounds(world, &mut rng, alone, 2);
-        }
-    });
+    testing::pes(2)
+        .timeout(Duration::from_secs(240))
+        .run(|world| around_the_length_of_a_piece(world, &ways()));
+}
+
+#[test]
+fn rows_around_the_length_of_a_piece_by_lanes() {
+    testing::pes(2)
+        .timeout(Duration::from_secs(240))
+        .run(|world| around_the_length_of_a_piece(world, &ways_by_lanes()));
 }
 
 /// Tokens of more turns than one, which are taken from all sources by turns: as many of each, and any number;
@@ -48,7 +67,7 @@ fn rows_around_the_length_of_a_piece() {
 fn tokens_of_several_turns() {
     testing::pes(3).timeout(Duration::from_secs(240)).run(|world| {
         let mut rng = Rng(seed(world));
-        for way in &ways()[..2] {
+        for way in ways()[..2].iter().chain(&ways_by_lanes()[..1]) {
             for (max_tokens, threads) in [(19, 64), (100, 128), (200, 96), (600, 128)] {
                 let case = Case { max_tokens, threads: Some(threads), hidden: 48, ..*way };
                 rounds(world, &mut rng, case, 2);

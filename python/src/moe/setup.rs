@@ -80,7 +80,7 @@ pub(super) fn is_far(core: &Core, team: usize, members: &[i32]) -> Result<bool, 
 /// Loads the kernels: the module, its kernels in the order of `Call::ALL`, and the blocks of a launch.
 pub(super) fn load(core: &Core, plan: &mut Plan) -> Result<(usize, [usize; 6], u32), Failure> {
     let (mut module, mut kernels, mut room) = compile(core, plan)?;
-    if room == 0 && plan.less_shared() {
+    while room == 0 && plan.less_shared() {
         // SAFETY: a live module of which no kernel runs.
         Failure::check(core.table, unsafe { (core.table.module_unload)(module as *mut _) })?;
         (module, kernels, room) = compile(core, plan)?;
