@@ -61,6 +61,20 @@ fn rows_around_the_length_of_a_piece_by_lanes() {
         .run(|world| around_the_length_of_a_piece(world, &ways_by_lanes()));
 }
 
+/// Homes that are far are sent to from a copy, which lanes compose, too.
+#[test]
+fn rows_that_lanes_add_for_far_homes() {
+    let pes = testing::pes(3).env("RUSHMEM_TRANSPORT", "fake").env("RUSHMEM_PES_PER_NODE", "2");
+    pes.timeout(Duration::from_secs(120)).threads(|world| {
+        let mut rng = Rng(seed(world));
+        for way in ways_by_lanes() {
+            for hidden in [16, COLUMNS + 16] {
+                rounds(world, &mut rng, Case { hidden, ..way }, 2);
+            }
+        }
+    });
+}
+
 /// Tokens of more turns than one, which are taken from all sources by turns: as many of each, and any number;
 /// of every number of parts that a row has.
 #[test]
