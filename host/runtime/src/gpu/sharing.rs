@@ -153,7 +153,9 @@ impl LoadGate {
     }
 
     fn drop_retired(&self) {
-        drop(std::mem::take(&mut *lock(&self.retired)));
+        // Not under the lock: an unload may last, if a program's graph runs, and others have code to leave.
+        let retired = std::mem::take(&mut *lock(&self.retired));
+        drop(retired);
     }
 
     fn launch<T>(&self, patience: Duration, launch: impl FnOnce() -> T) -> T {

@@ -27,7 +27,7 @@ const POINT_S: u32 = 20;
 
 /// `rushmem-perf moe …`.
 pub(crate) fn run(args: &MoeArgs) -> Result<ExitCode> {
-    let environment = Environment::here();
+    let environment = Environment::here().with_gpus();
     let peers = Peers::read(&args.output.compare)?;
     if job::inside() {
         return Err(Failure::new("moe starts a job of its own: run rushmem-perf without a launcher for it"));
