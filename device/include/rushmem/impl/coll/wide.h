@@ -166,6 +166,8 @@ RUSHMEM_DEVICE two_rows receive_rows(const call<Scope> &c, const char *from, siz
   for (;;) {
     packet part[4];
     uint64_t differ = 0;
+    /* All lanes of a packet load it by one instruction, whatever they did before. */
+    __syncwarp();
     RUSHMEM_UNROLL
     for (uint32_t u = 0; u < 4; ++u) {
       part[u] = {0, wanted};
@@ -209,7 +211,6 @@ RUSHMEM_DEVICE two_rows receive_rows(const call<Scope> &c, const char *from, siz
       if (RUSHMEM_UNLIKELY(other >> 16 == c.next)) c.check_tag(word_, wanted, other, member);
       p.unsatisfied(c, word_, wanted, other, member);
     }
-    __syncwarp();
   }
 }
 
