@@ -117,9 +117,11 @@ fn nor_do_processes_of_this_user_at_local_sockets() {
 #[test]
 fn a_host_is_the_same_with_and_without_descriptors() {
     let _alone = alone();
+    // What it was, as tests that come later in this process want it.
+    let (before, _) = getrlimit(Resource::RLIMIT_NOFILE).expect("a limit");
     allow_descriptors(1);
     let short = rushmem_bootstrap_uid::home();
-    allow_descriptors(USUAL);
+    allow_descriptors(before);
     let usual = rushmem_bootstrap_uid::home().expect("descriptors are there");
     match short {
         Ok(home) => assert_eq!(home, usual, "asked for earlier in this process"),
