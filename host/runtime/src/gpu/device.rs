@@ -156,12 +156,7 @@ impl Cuda {
     /// Until then the thread's calls cannot spoil a graph capture, in this thread or (in CUDA's global mode)
     /// in any other: what we do off the captured stream has nothing to do with it.
     pub(crate) fn current(&self) -> Result<Current<'_>> {
-        let mut current = self.current_for_work()?;
-        let mut mode = CaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
-        // SAFETY: exchanges the thread's mode, which the guard gives back.
-        unsafe { cu!(cuThreadExchangeStreamCaptureMode(&mut mode)) }?;
-        current.mode = Some(mode);
-        Ok(current)
+        self.current_for_work()?.while_graphs_are_recorded()
     }
 
     /// The same for calls that do nothing but put work on a stream. Those are allowed while graphs are
@@ -173,6 +168,18 @@ impl Cuda {
             return Err(why.clone());
         }
         let timed = Timed::new(&self.calls);
+        let mut current = self.make_current()?;
+        current.timed = Some(timed);
+        Ok(current)
+    }
+
+    /// As [`Cuda::current`], for a thread that has the context as long as it lives, so that its calls find it
+    /// there: this is no call of the driver that does not return.
+    pub(crate) fn current_for_life(&self) -> Result<Current<'_>> {
+        self.make_current()?.while_graphs_are_recorded()
+    }
+
+    fn make_current(&self) -> Result<Current<'_>> {
         let mut now = std::ptr::null_mut();
         // SAFETY: writes the context, or null.
         unsafe { cu!(cuCtxGetCurrent(&mut now)) }?;
@@ -181,7 +188,7 @@ impl Cuda {
             // SAFETY: the context is retained as long as `self`, which outlives the guard.
             unsafe { cu!(cuCtxPushCurrent_v2(self.context)) }?;
         }
-        Ok(Current { pushed, mode: None, _timed: timed, _thread: PhantomData })
+        Ok(Current { pushed, mode: None, timed: None, _thread: PhantomData })
     }
 
     /// Whether this GPU's kernels and copies can reach memory of `other` once it is mapped for them.
@@ -262,10 +269,20 @@ pub(crate) struct Current<'a> {
     pushed: bool,
     /// What the thread was allowed while graphs are recorded, where that was changed.
     mode: Option<CaptureMode>,
-    /// Goes last.
-    _timed: Timed<'a>,
+    /// Goes last. None where it is the thread's for life.
+    timed: Option<Timed<'a>>,
     /// A thread's matter: not `Send`.
     _thread: PhantomData<*const ()>,
+}
+
+impl Current<'_> {
+    fn while_graphs_are_recorded(mut self) -> Result<Self> {
+        let mut mode = CaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
+        // SAFETY: exchanges the thread's mode, which the guard gives back.
+        unsafe { cu!(cuThreadExchangeStreamCaptureMode(&mut mode)) }?;
+        self.mode = Some(mode);
+        Ok(self)
+    }
 }
 
 /// A call of the driver, while it lasts.

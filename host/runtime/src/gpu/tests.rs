@@ -20,6 +20,7 @@ use std::time::Duration;
 use super::driver::cu;
 use super::stream::{Priority, Stream};
 use super::vmm::{AddressRange, Allocation, Mapping};
+use super::watch::DriverWatch;
 use super::Cuda;
 use crate::error::code;
 use crate::health::Health;
@@ -87,6 +88,19 @@ fn finish(stream: &Stream) {
 
 fn healthy() -> Health {
     Health::new("PE 0 (test)".into(), false, None)
+}
+
+#[test]
+fn a_context_for_life_is_no_call_that_lasts() {
+    let Some(t) = turn("a_context_for_life_is_no_call_that_lasts") else { return };
+    let mut watch = DriverWatch::new(Duration::ZERO);
+    let life = t.cuda.current_for_life().unwrap();
+    assert_eq!(watch.overdue(t.cuda.calls()), None);
+    let call = t.cuda.current().unwrap();
+    assert!(watch.overdue(t.cuda.calls()).is_some());
+    drop(call);
+    assert_eq!(watch.overdue(t.cuda.calls()), None);
+    drop(life);
 }
 
 #[test]

@@ -187,7 +187,8 @@ impl GpuRunner {
     /// What a call of the driver that does not return waits for.
     pub(super) fn held_up(&self) -> String {
         format!(
-            "for CUDA's driver to return from a call on {}: kernels that wait may hold it up, or streams that wait              ({}); {} may be what runs",
+            "for CUDA's driver to return from a call on {}: kernels that wait may hold it up, or streams that wait \
+             ({}); {} may be what runs",
             self.cuda,
             hardware_queues(),
             self.suspects(None)

@@ -17,7 +17,6 @@ impl Far {
         what: impl FnOnce(&mut Engine) -> Result<T>,
     ) -> Result<T> {
         self.shared.health.check()?;
-        let _current = self.shared.current()?;
         let mut engine = self.shared.lock();
         if engine.congested() {
             drop(engine);
@@ -26,6 +25,8 @@ impl Far {
             }
             engine = self.make_way()?;
         }
+        // Not while it waits for room: that is no call of the driver.
+        let _current = self.shared.current()?;
         let started = what(&mut engine)?;
         engine.push_out()?;
         Ok(started)

@@ -181,7 +181,7 @@ impl NetworkCard for SoftwareCard {
         }
         let (inside, stop, cuda) = (Arc::clone(&self.inside), Arc::clone(&self.stop), self.cuda.clone());
         let run = move || {
-            let _current = cuda.as_ref().map(|cuda| cuda.current());
+            let _current = cuda.as_ref().map(|cuda| cuda.current_for_life());
             run(&inside, &stop);
         };
         let thread = std::thread::Builder::new().name("rushmem-card".into()).spawn(run);
