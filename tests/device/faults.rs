@@ -5,6 +5,7 @@
 //! processes of its own, which say what they saw; that the job goes on afterwards is tested where it does, on
 //! the CPU.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rushmem::testing::{self, Exit, Job};
@@ -100,6 +101,39 @@ fn a_wait_ends_at_its_limit() {
             all_done,
         );
     }
+}
+
+/// A machine where every core has much else to do: to say where a block's threads are takes seconds there,
+/// and what a wait waits for is said before.
+#[test]
+fn a_wait_is_reported_before_its_limit_on_a_busy_machine() {
+    let limits = [("RUSHMEM_STALL_REPORT", "1"), ("RUSHMEM_WAIT_TIMEOUT", "2")];
+    let pes = limits.iter().fold(testing::pes(1), |pes, (name, value)| pes.env(name, value));
+    pes.supervise(
+        |_| {
+            let world = World::init().unwrap();
+            let signal = world.signal().unwrap();
+            world.load(made_quickly(FAULTS)).unwrap();
+            let cores = std::thread::available_parallelism().map_or(2, usize::from).min(8);
+            let over = AtomicBool::new(false);
+            std::thread::scope(|scope| {
+                for _ in 0..8 * cores {
+                    scope.spawn(|| while !over.load(Ordering::Relaxed) {});
+                }
+                let error = launch(&world, "faults_wait_for_ever", (&signal,)).unwrap_err();
+                over.store(true, Ordering::Relaxed);
+                assert_eq!(error.code(), ErrorCode::Timeout, "{error}");
+            });
+            leave(world);
+        },
+        |job| {
+            all_done(job);
+            let said = &job.outcome(Pe::new(0)).stderr;
+            let is_report =
+                |line: &str| line.contains("thread (0,0,0) has waited 1.") && line.contains("8-byte word");
+            assert!(said.lines().any(is_report), "{said}");
+        },
+    );
 }
 
 /// On GPUs a word is posted by a function of its own, which waits for room by itself.

@@ -25,9 +25,11 @@ use crate::waiting::{missing_lanes, named, text};
 const PLACES: usize = 8;
 /// What waits by a rushmem call ends by itself at the limit, with a better text.
 const GRACE: Duration = Duration::from_secs(1);
-/// Looks that it has for that: it looks at the clock every 64 polls (`polls_per_tick`), and the first time
+/// Looks that it has for that: it looks at the clock every 4 polls (`polls_per_tick`), and the first time
 /// only learns when it has begun. Polls are slow where the machine is busy.
-const POLLS: u32 = 256;
+const POLLS: u32 = 64;
+/// Such a wait's own report may come so much later than the block is due, a part of that time.
+const LATE_PART: u64 = 16;
 
 /// What is known of a block that does not move.
 pub(super) struct Still {
@@ -75,7 +77,11 @@ impl Block<'_> {
         if self.still.since != since {
             (self.still.since, self.still.next, self.still.over) = (since, stall.unwrap_or(u64::MAX), 0);
         }
-        let is_stalled = since != 0 && waited >= self.still.next;
+        // What waits by a rushmem call says by itself what for (`STALLED`), and says it first: naming places
+        // takes long on a busy machine, and the wait may end at its limit meanwhile.
+        let (next, late) = (self.still.next, self.still.next / LATE_PART);
+        let is_near = since != 0 && waited >= next - late;
+        let is_stalled = since != 0 && waited >= next && (waited - next >= late || !self.polls(contexts));
         let mut lasts = woke & context::STALLED != 0;
         if lasts {
             lasts = stall.is_some_and(|stall| self.still.told == 0 || now_ns() - self.still.told >= stall);
@@ -88,7 +94,7 @@ impl Block<'_> {
         if !(is_stalled || lasts || is_over) {
             return Some(());
         }
-        self.still.next = waited.max(self.still.next.min(u64::MAX / 4)).saturating_mul(2);
+        self.still.next = waited.max(next.min(u64::MAX / 4)).saturating_mul(2);
         self.still.told = now_ns();
         let seconds = waited as f64 / 1e9;
         let places = self.places(contexts);
@@ -99,7 +105,7 @@ impl Block<'_> {
         }
         let [x, y, z] = self.context.block_idx;
         let code = &self.launch.code;
-        let what = match is_stalled {
+        let what = match is_near {
             true => format!("has not moved for {seconds:.1} s"),
             false => "has a wait that lasts".into(),
         };

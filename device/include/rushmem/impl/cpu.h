@@ -264,12 +264,15 @@ template <typename W> RUSHMEM_DEVICE void xor_word(W *to, W v) { fetch_xor_word(
 template <typename F> RUSHMEM_DEVICE void add_float(F *to, F v) { fetch_add_float(to, v); }
 
 /* Polls between two looks at the clock. One poll is a round of all the block's threads, so few. */
-constexpr uint32_t polls_per_tick = 64;
+constexpr uint32_t polls_per_tick = 4;
+/* Between two polls of a wait that has lasted so long there is a nap, which takes tens of milliseconds on a
+ * busy machine: each is followed by a look. 0: there are no naps. */
+constexpr uint64_t naps_after_ns = 1000000;
 
 /* Polls before the first look at the mailbox, and between two. A host has none for this device: only
  * tests. */
-constexpr uint32_t polls_before_help = 64;
-constexpr uint32_t polls_per_help = 64;
+constexpr uint32_t polls_before_help = 4;
+constexpr uint32_t polls_per_help = 4;
 RUSHMEM_DEVICE bool is_first_lane() { return true; }
 
 /* After an unsatisfied poll; the first of a wait tells the scheduler that the one before has ended, without

@@ -451,6 +451,8 @@ RUSHMEM_DEVICE unsigned short fetch_add_bfloat16(unsigned short *to, unsigned sh
 
 /* Polls between two looks at the clock: a few hundred microseconds. */
 constexpr uint32_t polls_per_tick = 1024;
+/* No wait naps here. */
+constexpr uint64_t naps_after_ns = 0;
 
 /* Polls before the first look at the mailbox, and between two: some microseconds, for a look that takes as
  * long as a poll. Powers of two, no larger than a tick. */

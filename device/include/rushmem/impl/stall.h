@@ -2,8 +2,8 @@
  * meanwhile. The wait's own loop is a load, a comparison and a count; at certain polls it calls
  * `rushmem_stall_stop`, which is out of line. There, where there are far PEs, it helps them every
  * `polls_per_help` polls (help.h); and every `polls_per_tick` it learns that the job is broken, is reported
- * to the host once it has lasted, and ends at its limit. In relocatable code that function is the device
- * library's (device/src/device.cu).
+ * to the host once it has lasted, and ends at its limit; on the CPU device at every poll, once waits nap
+ * between two. In relocatable code that function is the device library's (device/src/device.cu).
  */
 #ifndef RUSHMEM_IMPL_STALL_H
 #define RUSHMEM_IMPL_STALL_H
@@ -91,8 +91,15 @@ extern "C" RUSHMEM_COLD stall_mark rushmem_stall_stop(uint32_t polls, uint64_t s
     report_stall(address, width, how, from_pe, expected, seen, 0);
     give_up(how == RUSHMEM_STALL_BUSY ? RUSHMEM_DEVICE_FAIL_BUSY : RUSHMEM_DEVICE_FAIL_MISMATCH, now_ns());
   }
-  if (polls % polls_per_tick == 0) since = stall_tick(since, address, width, how, from_pe, expected, seen);
+  const bool naps = naps_after_ns != 0 && since != 0 && now_ns() - (since & ~uint64_t(1)) >= naps_after_ns;
+  if (naps || polls % polls_per_tick == 0) {
+    since = stall_tick(since, address, width, how, from_pe, expected, seen);
+  }
   rushmem_mailbox *box = state().mailbox;
+  if (naps) {
+    if (box) help(box);
+    return stall_mark{since, polls + 1};
+  }
   if (!box) return stall_mark{since, (polls | (polls_per_tick - 1)) + 1};
   if (help(box)) return stall_mark{since, polls + 1};
   return stall_mark{since, (polls | (polls_per_help - 1)) + 1};
