@@ -1,7 +1,7 @@
 /* The platform's interface: relaxed, acquire and release accesses, the two fences, atomic updates, a clock, a
- * pause between polls, and the end of a kernel that fails. impl/cuda.h implements it in PTX, impl/cpu.h in
- * compiler builtins and the CPU device's hooks. Elsewhere only what copies, posts to far PEs or helps the
- * host differs between the devices (impl/copy.h, bulk.h, net/, help.h).
+ * pause between polls, and the end of a kernel that fails. impl/cuda.h and impl/cuda_atomic.h implement it in
+ * PTX, impl/cpu.h in compiler builtins and the CPU device's hooks. Elsewhere only what copies, posts to far
+ * PEs or helps the host differs between the devices (impl/copy.h, bulk.h, net/, help.h).
  *
  * All accesses are at system scope: the other side is another GPU or a host.
  */
@@ -16,6 +16,7 @@
 #include <rushmem/impl/cpu.h>
 #elif defined(__CUDACC__)
 #include <rushmem/impl/cuda.h>
+#include <rushmem/impl/cuda_atomic.h>
 #else
 #error "rushmem device headers need nvcc or NVRTC, or rushmem's CPU device (-DRUSHMEM_CPU)"
 #endif
