@@ -118,7 +118,11 @@ fn a_wait_is_reported_before_its_limit_on_a_busy_machine() {
             let over = AtomicBool::new(false);
             std::thread::scope(|scope| {
                 for _ in 0..8 * cores {
-                    scope.spawn(|| while !over.load(Ordering::Relaxed) {});
+                    scope.spawn(|| {
+                        while !over.load(Ordering::Relaxed) {
+                            std::hint::spin_loop()
+                        }
+                    });
                 }
                 let error = launch(&world, "faults_wait_for_ever", (&signal,)).unwrap_err();
                 over.store(true, Ordering::Relaxed);
