@@ -1,7 +1,8 @@
 """The record of a run: its totals, its file, several made one, and what of them is kept in git.
 
 A record has every test with its verdict and seconds, and of failures the end of the output. A *summary* has a
-line for each group: the latest result on that kind of machine, and what did not pass.
+line for each group: the latest result on that kind of machine, what did not pass, and then also the latest
+run that was whole: nothing failed, nothing was left over.
 """
 
 import json
@@ -96,16 +97,57 @@ def summarise(paths, into):
             verdicts = {test: verdict for test, (verdict, _) in group["results"].items()}
             bad = [f"{test}: {v}" for test, v in verdicts.items() if v not in ("ok", "skip", "not run")]
             left = list(verdicts.values()).count("not run")
-            groups[name] = {
+            before = groups.get(name, {})
+            groups[name] = one = {
                 "commit": record["commit"][:12] + ("+changes" if "+" in record["commit"] else ""),
                 "date": record["date"], "seconds": round(group["seconds"]), "passed": group["passed"],
                 "skipped": group["tests_skipped"], "bad": bad, "not run": left,
             }  # fmt: skip
+            last = whole(before) if before else None
+            if last and not whole(one):
+                one["whole"] = {key: last[key] for key in ("commit", "date", "passed")}
     lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(group)}" for name, group in sorted(groups.items()))
     text = f'{{\n "machine": {json.dumps(known["machine"])},\n "groups": {{\n{lines}\n }}\n}}\n'
     into.parent.mkdir(parents=True, exist_ok=True)
     into.write_text(text)
     say(f"{into}: {len(groups)} groups on {known['machine']}")
+
+
+def whole(group):
+    """The latest whole run that a summary's line tells of, or None."""
+    if group["passed"] and not group["bad"] and not group["not run"]:
+        return group
+    return group.get("whole")
+
+
+def state(paths, names):
+    """Says of each group when it was last run whole on GPUs, on which, and what has not passed since. Groups
+    that are no longer among `names` come last."""
+    summaries = {pathlib.Path(path).stem: json.loads(pathlib.Path(path).read_text())["groups"] for path in paths}
+    gone = sorted({name for groups in summaries.values() for name in groups} - set(names))
+    for title, some in (("", names), ("\nno longer groups, or parts of one", gone)):
+        if title and some:
+            say(title)
+        for name in some:
+            runs = [(machine, groups[name]) for machine, groups in summaries.items() if name in groups]
+            best = max(
+                ((run["date"], run, machine) for machine, group in runs if (run := whole(group))),
+                key=lambda it: it[0], default=None,
+            )  # fmt: skip
+            line = "never whole"
+            if best:
+                date, run, machine = best
+                line = f"{date[:10]} {run['commit'][:8]} {machine}: {run['passed']} passed"
+            later = [
+                f"{group['date'][:10]} {group['commit'][:8]} {machine}: {group['passed']} passed, "
+                f"{len(group['bad'])} bad, {group['not run']} not run"
+                for machine, group in sorted(runs, key=lambda it: it[1]["date"])
+                if not (group["passed"] and not group["bad"] and not group["not run"])
+                and (not best or group["date"] > best[0])
+            ]  # fmt: skip
+            say(f"{name:26} {line}" if runs else f"{name:26} never run")
+            for other in later:
+                say(f"{'':26}   {other}")
 
 
 def summary(record):
