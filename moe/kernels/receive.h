@@ -220,13 +220,14 @@ __device__ inline void take_share(const exchange &e, const rushmem::team &t, con
     const uint32_t n = k.counts[p.source], flags = flags_of(e, n);
     if (at != known_row) place(e, t, r, all, before, p, part == 0, m.at_hand());
     known_row = at;
+    /* No such part, and the room at hand may be the next row's by now. */
+    if (n > e.few && part >= flags) continue;
     const placed &to = m.at_hand();
     if (to.copies == 0) continue;
     if (n <= e.few) {
       take_packets(e, r, packets_of(e, ranks, all.round & 1, p.source, p.token), all.round, part, s.parts, to);
       continue;
     }
-    if (part >= flags) continue;
     const size_t row = row_index(e, ranks, all.round & 1, p.source, p.token);
     if (seen <= item) seen = item + have_come(e, k, ranks, all.round, s, item, end);
     if (seen <= item) {

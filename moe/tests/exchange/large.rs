@@ -10,7 +10,7 @@ use crate::bench::{Bench, Case, Halves};
 use crate::model::{Rng, Routing};
 use crate::{kinds, rounds, seed};
 
-const LAYOUTS: [Layout; 3] = [Layout::ExpertMajor, Layout::RankMajor, Layout::Flat { align: 4 }];
+pub(crate) const LAYOUTS: [Layout; 3] = [Layout::ExpertMajor, Layout::RankMajor, Layout::Flat { align: 4 }];
 
 /// What a block takes that copies the experts of all tokens, as docs/moe.md says it.
 fn bytes_of_a_copy(case: &Case, ranks: u32) -> u32 {

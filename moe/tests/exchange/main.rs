@@ -1,6 +1,7 @@
 //! Dispatch and combine against a serial model, with fresh random tokens and routing, bit for bit.
 
 mod bench;
+mod checked;
 mod errors;
 mod groups;
 mod large;
