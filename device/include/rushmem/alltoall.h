@@ -12,9 +12,9 @@ template <typename Scope, typename T> RUSHMEM_OUTLINED_LARGE void alltoall_any(t
   const size_t count = static_cast<size_t>(t.raw.n_pes) * n, me = static_cast<size_t>(t.raw.my_pe);
   /* In place, a block could arrive before the one that it replaces has left. */
   const bool direct = is_large_to_write<Scope>(t, n * sizeof(T)) && dst != src && is_symmetric(dst, count * sizeof(T));
-  call<Scope> c(t, tag_of(RUSHMEM_COLLECTIVE_ALLTOALL, n * sizeof(T), direct));
+  call<Scope> c(t, tag_of(RUSHMEM_COLLECTIVE_ALLTOALL, n * sizeof(T), direct), direct);
   if (direct) {
-    c.meet();
+    c.meet_first();
     write_to_all<unit_of<T>::value>(c, reinterpret_cast<char *>(dst + me * n), reinterpret_cast<const char *>(src),
                                     n * sizeof(T), n * sizeof(T));
     c.meet_behind_puts();
@@ -113,9 +113,9 @@ RUSHMEM_DEVICE void alltoalls(const team &t, T *dst, const T *src, size_t dst_st
   const bool direct = impl::is_large_to_write<Scope>(t, n * sizeof(T)) &&
                       impl::is_symmetric(dst, ((count - 1) * dst_stride + 1) * sizeof(T));
   const uint64_t shape = (dst_stride * 0x9e3779b97f4a7c15u ^ src_stride) << 1 | static_cast<uint64_t>(direct);
-  impl::call<Scope> c(t, impl::tag_of(RUSHMEM_COLLECTIVE_ALLTOALLS, n * sizeof(T), shape));
+  impl::call<Scope> c(t, impl::tag_of(RUSHMEM_COLLECTIVE_ALLTOALLS, n * sizeof(T), shape), direct);
   if (direct) {
-    c.meet();
+    c.meet_first();
     RUSHMEM_ROLLED
     for (int s = 0; s < t.raw.n_pes; ++s) {
       const int to = s == 0 ? t.raw.my_pe : c.right(s);

@@ -149,7 +149,7 @@ RUSHMEM_DEVICE void broadcast_by_blocks(call<Scope> &c, T *dst, const T *src, si
 /* The root writes to all. */
 template <typename Scope, typename T>
 RUSHMEM_DEVICE void broadcast_direct(call<Scope> &c, T *dst, const T *src, size_t n, int root) {
-  c.meet();
+  c.meet_first();
   if (c.t.raw.my_pe == root) {
     write_to_all<unit_of<T>::value>(c, reinterpret_cast<char *>(dst), reinterpret_cast<const char *>(src), 0,
                                     n * sizeof(T));
@@ -170,7 +170,7 @@ template <typename Scope, typename T> RUSHMEM_OUTLINED_LARGE void broadcast_any(
       return broadcast_by_relays<Scope, unit_of<T>::value>(t, tag, to, from, n * sizeof(T), root);
     }
   }
-  call<Scope> c(t, tag);
+  call<Scope> c(t, tag, direct);
   if (direct) broadcast_direct(c, dst, src, n, root);
   else if constexpr (call<Scope>::blocks) broadcast_by_blocks(c, dst, src, n, root);
   else broadcast_packets(c, dst, src, n, root);

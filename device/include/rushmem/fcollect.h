@@ -26,10 +26,10 @@ template <typename T> struct block_each {
 template <typename Scope, typename T> RUSHMEM_OUTLINED_LARGE void fcollect_any(team t, T *dst, const T *src, size_t n) {
   const size_t count = static_cast<size_t>(t.raw.n_pes) * n;
   const bool direct = is_large_to_write<Scope>(t, n * sizeof(T)) && is_symmetric(dst, count * sizeof(T));
-  call<Scope> c(t, tag_of(RUSHMEM_COLLECTIVE_FCOLLECT, n * sizeof(T), direct));
+  call<Scope> c(t, tag_of(RUSHMEM_COLLECTIVE_FCOLLECT, n * sizeof(T), direct), direct);
   if (direct) {
     char *block_ = reinterpret_cast<char *>(dst + static_cast<size_t>(t.raw.my_pe) * n);
-    c.meet();
+    c.meet_first();
     write_to_all<unit_of<T>::value>(c, block_, reinterpret_cast<const char *>(src), 0, n * sizeof(T));
     c.meet_behind_puts();
     written(c);

@@ -59,7 +59,7 @@ RUSHMEM_OUTLINED_LARGE void reduce_any(team t, T *dst, const T *src, size_t n) {
   const bool direct = is_symmetric(dst, bytes) && (near ? is_large<Scope>(t, bytes) && is_symmetric(src, bytes)
                                                         : is_large_to_reduce_by_puts(t, bytes) && dst != src);
   const bool stores = direct && near && is_reduced_by_stores<Scope>(t, bytes, dst, src);
-  call<Scope> c(t, tag_of(RUSHMEM_COLLECTIVE_REDUCE, bytes, reduction<T, Op> + direct + (stores ? stores_alone : 0)));
+  call<Scope> c(t, tag_of(RUSHMEM_COLLECTIVE_REDUCE, bytes, reduction<T, Op> + direct + (stores ? stores_alone : 0)), direct);
   if (stores) reduce_of_two<Op>(c, dst, src, n);
   else if (direct && near) reduce_direct<Op>(c, dst, src, n);
   else if (direct) reduce_by_puts<Op>(c, dst, src, n);
@@ -73,9 +73,9 @@ RUSHMEM_OUTLINED_LARGE void reducescatter_any(team t, T *dst, const T *src, size
   const T *block_ = src + static_cast<size_t>(t.raw.my_pe) * n;
   /* In place, a member's first block would change while others read it. */
   const bool direct = is_large<Scope>(t, bytes) && t.raw.all_near && dst != src && is_symmetric(src, count * sizeof(T));
-  call<Scope> c(t, tag_of(RUSHMEM_COLLECTIVE_REDUCESCATTER, bytes, reduction<T, Op> + direct));
+  call<Scope> c(t, tag_of(RUSHMEM_COLLECTIVE_REDUCESCATTER, bytes, reduction<T, Op> + direct), direct);
   if (direct) {
-    c.meet();
+    c.meet_first();
     combine<Op, false>(c, dst, block_, n, 0, bytes);
     c.meet();
   } else {

@@ -63,18 +63,27 @@ template <typename Scope> struct call {
       : t(team_), next(s.next), behind(s.behind), tag(s.tag), busy(s.busy), room(s.room) {}
   RUSHMEM_DEVICE state_of so_far() const { return {next, behind, tag, busy, room}; }
 
-  /* All threads of the scope enter, which synchronises them. */
-  RUSHMEM_DEVICE call(const team &team_, uint64_t tag_) : t(team_), tag(static_cast<uint32_t>(tag_)), busy(0) {
+  /* All threads of the scope enter, which synchronises them. A call that `meets` before all else (meet_first)
+   * makes that meeting's release here, while the loads that say which phase it is are on their way: nothing of
+   * it comes between the scope's barrier and the meeting. */
+  RUSHMEM_DEVICE call(const team &team_, uint64_t tag_, bool meets = false)
+      : t(team_), tag(static_cast<uint32_t>(tag_)), busy(0) {
     if constexpr (blocks) {
       tag = tag_of_blocks(tag_);
       const phases_of_block answer = enter_by_blocks();
+      if (meets) release_first();
       room = room_of(t);
       const phases_of_block found = tell_block(answer);
       begin(found.last, found.ended);
     } else {
       enter();
+      last_phases said = load_phases();
+      if (meets) release_first();
       room = room_of(t);
-      begin(load_phases(), 0);
+      /* Opaque: else what is worked out of it is in front of the fence, which would wait for the loads. */
+      said = {{opaque(said.alone.value), opaque(said.alone.sequence)},
+              {opaque(said.of_grid.value), opaque(said.of_grid.sequence)}};
+      begin(said, 0);
     }
     if (is_first()) take();
   }
@@ -342,18 +351,36 @@ template <typename Scope> struct call {
     group::sync();
     if (static_cast<int>(group::rank()) < t.raw.n_pes - 1) {
       fence_release();
-      if constexpr (blocks) {
-        const int n = t.raw.n_pes, size = static_cast<int>(group::size()), first = static_cast<int>(group::rank()) + 1;
-        packet *own = packets(next, t.raw.my_pe);
-        for (int s = first; s < n; s += size) send(own, 0, next, right(s));
-        check_busy();
-        for (int s = first; s < n; s += size) receive(packets(next, right(s)), next, right(s));
-        fence_acquire();
-      } else {
-        meet_lines();
-      }
+      meet_others();
     }
     met();
+  }
+  /* The same before all else, of a call that was entered so. */
+  RUSHMEM_DEVICE void meet_first() {
+    if (is_idle()) return;
+    if constexpr (blocks) make_room();
+    if (static_cast<int>(group::rank()) < t.raw.n_pes - 1) meet_others();
+    met();
+  }
+  RUSHMEM_DEVICE void release_first() const {
+    if (RUSHMEM_UNLIKELY(state().ring != nullptr)) {
+      if (group::rank() == 0) far_fence();
+      group::sync();
+    }
+    if (static_cast<int>(group::rank()) < t.raw.n_pes - 1) fence_release();
+  }
+  /* By threads that have released. */
+  RUSHMEM_DEVICE void meet_others() {
+    if constexpr (blocks) {
+      const int n = t.raw.n_pes, size = static_cast<int>(group::size()), first = static_cast<int>(group::rank()) + 1;
+      packet *own = packets(next, t.raw.my_pe);
+      for (int s = first; s < n; s += size) send(own, 0, next, right(s));
+      check_busy();
+      for (int s = first; s < n; s += size) receive(packets(next, right(s)), next, right(s));
+      fence_acquire();
+    } else {
+      meet_lines();
+    }
   }
   /* The same behind what this call has put, which is there for each member that has met: the first thread
    * of a scope puts to far members, and its fence in meet() orders that. The note is for checked runs;

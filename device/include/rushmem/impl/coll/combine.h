@@ -129,7 +129,7 @@ RUSHMEM_DEVICE void reduce_direct(call<Scope> &c, T *dst, const T *src, size_t n
   /* Shares begin at whole lines. */
   const size_t share = ((bytes + members - 1) / members + 127) / 128 * 128;
   const size_t begin = share * static_cast<size_t>(c.t.raw.my_pe), end = begin + share;
-  c.meet();
+  c.meet_first();
   combine<Op, true>(c, dst, src, n, begin < bytes ? begin : bytes, end < bytes ? end : bytes);
   c.meet();
 }
@@ -178,7 +178,7 @@ RUSHMEM_DEVICE void reduce_of_two(call<Scope> &c, T *dst, const T *src, size_t n
     return span{begin < bytes ? begin : bytes, end < bytes ? end : bytes};
   };
   const span sent = of_share(other), mine = of_share(me);
-  c.meet();
+  c.meet_first();
   if (sent.begin < sent.end) {
     copy_apart<group, unit_of<T>::value>(of_member(c, reinterpret_cast<char *>(dst) + sent.begin, other),
                                          reinterpret_cast<const char *>(src) + sent.begin, sent.end - sent.begin);
@@ -220,7 +220,7 @@ RUSHMEM_DEVICE void reduce_by_puts(call<Scope> &c, T *dst, const T *src, size_t 
                                         reinterpret_cast<const char *>(from) + mine.begin, mine.end - mine.begin,
                                         c.t.world_pe(member));
   };
-  c.meet();
+  c.meet_first();
   RUSHMEM_ROLLED
   for (int s = 1; s < c.t.raw.n_pes; ++s) {
     const size_t to = static_cast<size_t>(c.right(s));

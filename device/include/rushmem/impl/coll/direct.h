@@ -13,9 +13,9 @@
  * ones. The second meeting has a fence in front of it, so a member that has met another one has its data. A
  * put's source is free when the network says so, for which the call waits at its end.
  *
- * How much is on its way counts: an SM has 46 GB/s over NVLink with 64 KiB in flight. Half of a block's warps
- * keep as much on its way to other members; the other half writes to this PE's own memory meanwhile. Members
- * that do not keep one order would meet at the same target: each begins with its right neighbour. */
+ * How much is on its way counts: an SM has 46 GB/s over NVLink with 64 KiB in flight. What goes to this PE's
+ * own memory is written beside what goes to others, by the same threads. Members that do not keep one order
+ * would meet at the same target: each begins with its right neighbour. */
 #ifndef RUSHMEM_IMPL_COLL_DIRECT_H
 #define RUSHMEM_IMPL_COLL_DIRECT_H
 
@@ -130,6 +130,78 @@ RUSHMEM_DEVICE bool whole_vectors(const void *a, const void *b) {
   return ((reinterpret_cast<uint64_t>(a) | reinterpret_cast<uint64_t>(b)) & 15) == 0;
 }
 
+#if !defined(RUSHMEM_CPU)
+template <int N> struct constant {
+  static constexpr int value = N;
+};
+
+/* Whole vectors by a block's full warps: a warp's tiles have `held` vectors of each lane at distances that the
+ * compiler knows; what is less than a tile is dealt out vector by vector. */
+template <int held, typename Move> RUSHMEM_DEVICE void move_tiles(size_t bytes, Move move) {
+  constexpr uint32_t each = held * 32 * 16;
+  const uint32_t rank = block::rank(), warps = block::size() / 32;
+  const size_t whole = bytes / each * each;
+  RUSHMEM_ROLLED
+  for (size_t at = rank / 32 * each; at < whole; at += warps * each) move(at + rank % 32 * 16, constant<held>{});
+  RUSHMEM_ROLLED
+  for (size_t at = whole + rank * 16; at < bytes; at += block::size() * 16) move(at, constant<1>{});
+}
+
+/* The same bytes to every member and, beside them, to this PE's `dst`, where that is not the source. Out of
+ * line, as copy_apart. */
+template <int held> RUSHMEM_OUTLINED void write_tiles_to_all(roster members, char *dst, const char *src, size_t bytes) {
+  move_tiles<held>(bytes, [=](size_t at, auto vectors) {
+    constexpr int V = decltype(vectors)::value;
+    tile<32, V, 16, false, false> t;
+    t.load(src + at, 0);
+    RUSHMEM_ROLLED
+    for (int s = 1; s < members.n; ++s) {
+      const int to = members.me + s;
+      t.store(members.at(dst, to < members.n ? to : to - members.n) + at, 0, 0);
+    }
+    if (dst != src) t.store(dst + at, 0, 0);
+  });
+}
+
+/* Bytes to one member, and beside them other bytes to this PE's own memory: a store to a member waits for the
+ * link, one to memory does not. */
+template <int held> RUSHMEM_OUTLINED void write_tiles_beside(char *there, const char *from, char *dst, const char *own, size_t bytes) {
+  move_tiles<held>(bytes, [=](size_t at, auto vectors) {
+    constexpr int V = decltype(vectors)::value;
+    tile<32, V, 16, false, false> leaves, stays;
+    leaves.load(from + at, 0);
+    stays.load(own + at, 0);
+    leaves.store(there + at, 0, 0);
+    stays.store(dst + at, 0, 0);
+  });
+}
+#endif
+
+/* As write_to_all, for whole vectors between near members, by full warps of a block. Whether it was. */
+template <size_t unit, typename Scope>
+RUSHMEM_DEVICE bool write_tiles(const call<Scope> &c, char *dst, const char *src, size_t apart, const char *own, size_t count) {
+#if !defined(RUSHMEM_CPU)
+  using group = typename call<Scope>::group;
+  if constexpr (!is_alone<group>::value && !is_one_warp<group>::value) {
+    if (!c.t.raw.all_near || c.t.raw.n_pes < 2 || group::size() % 32 != 0) return false;
+    if (!are_vectors(dst, src, apart | count)) return false;
+    if (apart == 0) {
+      write_tiles_to_all<8>(roster_of(c), dst, src, count);
+      return true;
+    }
+    RUSHMEM_ROLLED
+    for (int s = 1; s < c.t.raw.n_pes; ++s) {
+      const int to = c.right(s);
+      const char *from = src + static_cast<size_t>(to) * apart;
+      if (s == 1 && own != dst) write_tiles_beside<8>(of_member(c, dst, to), from, dst, own, count);
+      else copy_apart<group, unit>(of_member(c, dst, to), from, count);
+    }
+    return true;
+  }
+#endif
+  return false;
+}
+
 /* `bytes` to `dst` on every member, this one too, each from what lies `apart` bytes behind what goes to the
  * member before it; 0: the same to all. */
 template <size_t unit, typename Scope>
@@ -143,19 +215,7 @@ RUSHMEM_DEVICE void write_to_all(const call<Scope> &c, char *dst, const char *sr
   dst += mine.begin;
   src += mine.begin;
   const char *own = src + static_cast<size_t>(me) * apart;
-  if constexpr (!is_alone<group>::value && !is_one_warp<group>::value) {
-    if (near && n > 1 && own != dst && group::size() >= 64) {
-      using lower = half_of_block<false>;
-      using upper = half_of_block<true>;
-      if (lower::rank() >= lower::size()) return copy_apart<upper, unit>(dst, own, count);
-      RUSHMEM_ROLLED
-      for (int s = 1; s < n; ++s) {
-        const int to = c.right(s);
-        copy_apart<lower, unit>(of_member(c, dst, to), src + static_cast<size_t>(to) * apart, count);
-      }
-      return;
-    }
-  }
+  if (write_tiles<unit>(c, dst, src, apart, own, count)) return;
   RUSHMEM_ROLLED
   for (int s = 1; s < n; ++s) {
     const int to = c.right(s);
