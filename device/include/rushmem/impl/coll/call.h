@@ -35,23 +35,23 @@
 #define RUSHMEM_IMPL_COLL_CALL_H
 
 #include <rushmem/impl/coll/grid.h>
-#include <rushmem/impl/coll/words.h>
+#include <rushmem/impl/coll/slot_set.h>
 
 namespace rushmem {
 namespace impl {
 
-template <typename Scope> struct call {
-  /* Who shares the work of a channel, and whether there are several. */
-  using group = typename group_of<Scope>::type;
-  static constexpr bool blocks = has_blocks<Scope>::value;
+template <typename Scope> struct call : slot_set<Scope> {
+  using places = slot_set<Scope>;
+  using typename places::group;
+  using places::blocks, places::t, places::room, places::channels_of, places::room_of, places::channels;
+  using places::is_idle, places::is_first, places::slots, places::lines, places::packets, places::grid_words;
+  using places::ended_by_blocks, places::right, places::near_at;
   static constexpr uint32_t far_behind = 1 << 16;
 
-  const team &t;
   uint64_t next;   /* the phase to come */
   uint32_t behind; /* all members have ended the phase so many before it; far_behind: or an earlier one */
   uint32_t tag;
   uint32_t busy;   /* in the call's first thread: whether the slot set was in use */
-  uint32_t room;   /* packets of this channel from one member in one phase */
   bool ask_lines = false; /* only lines say that the last call, by one block at most, has ended */
 
   /* What it has besides the team, for functions that are out of line. */
@@ -60,14 +60,14 @@ template <typename Scope> struct call {
     uint32_t behind, tag, busy, room;
   };
   RUSHMEM_DEVICE call(const team &team_, const state_of &s)
-      : t(team_), next(s.next), behind(s.behind), tag(s.tag), busy(s.busy), room(s.room) {}
+      : places{team_, s.room}, next(s.next), behind(s.behind), tag(s.tag), busy(s.busy) {}
   RUSHMEM_DEVICE state_of so_far() const { return {next, behind, tag, busy, room}; }
 
-  /* All threads of the scope enter, which synchronises them. A call that `meets` before all else (meet_first)
-   * makes that meeting's release here, while the loads that say which phase it is are on their way: nothing of
-   * it comes between the scope's barrier and the meeting. */
+  /* All threads of the scope enter, which synchronises them. A grid's call that `meets` before all else
+   * (meet_first) makes that meeting's release here, while the loads that say which phase it is are on their
+   * way: nothing of it comes between the block's barrier and the meeting. */
   RUSHMEM_DEVICE call(const team &team_, uint64_t tag_, bool meets = false)
-      : t(team_), tag(static_cast<uint32_t>(tag_)), busy(0) {
+      : places{team_, 0}, tag(static_cast<uint32_t>(tag_)), busy(0) {
     if constexpr (blocks) {
       tag = tag_of_blocks(tag_);
       const phases_of_block answer = enter_by_blocks();
@@ -77,13 +77,8 @@ template <typename Scope> struct call {
       begin(found.last, found.ended);
     } else {
       enter();
-      last_phases said = load_phases();
-      if (meets) release_first();
       room = room_of(t);
-      /* Opaque: else what is worked out of it is in front of the fence, which would wait for the loads. */
-      said = {{opaque(said.alone.value), opaque(said.alone.sequence)},
-              {opaque(said.of_grid.value), opaque(said.of_grid.sequence)}};
-      begin(said, 0);
+      begin(load_phases(), 0);
     }
     if (is_first()) take();
   }
@@ -155,7 +150,7 @@ template <typename Scope> struct call {
   }
   struct meets_only {};
   RUSHMEM_DEVICE call(const team &team_, uint64_t tag_, meets_only)
-      : t(team_), next(0), behind(0), tag(static_cast<uint32_t>(tag_)), busy(0), room(0) {
+      : places{team_, 0}, next(0), behind(0), tag(static_cast<uint32_t>(tag_)), busy(0) {
     enter();
   }
   RUSHMEM_DEVICE static uint64_t later_of(uint64_t a, uint64_t b) { return a >= b ? a : b; }
@@ -200,33 +195,9 @@ template <typename Scope> struct call {
   RUSHMEM_DEVICE static uint32_t tag_of_blocks(uint64_t tag_) {
     return static_cast<uint32_t>(tag_) ^ (static_cast<uint32_t>(blocks_in_grid() * 0x9e3779b97f4a7c15u >> 52) | 1);
   }
-  RUSHMEM_DEVICE static uint32_t channels_of(const team &t) {
-    const uint32_t all = blocks_in_grid();
-    return all < t.raw.packets ? all : t.raw.packets;
-  }
-  RUSHMEM_DEVICE static uint32_t room_of(const team &t) {
-    if constexpr (blocks) return t.raw.packets / channels_of(t);
-    return t.raw.packets;
-  }
-
   RUSHMEM_DEVICE uint64_t number(uint64_t phase) const { return phase << 16 | tag; }
-  RUSHMEM_DEVICE rushmem_team_slots *slots() const { return reinterpret_cast<rushmem_team_slots *>(t.raw.slots); }
   /* For reports: team and collective. */
   RUSHMEM_DEVICE uint32_t about() const { return t.raw.id << 8 | tag >> 12; }
-
-  /* ---- channels ---- */
-
-  RUSHMEM_DEVICE uint32_t channels() const { return channels_of(t); }
-  /* Blocks for which there are no packets have nothing to do but to come to barriers. */
-  RUSHMEM_DEVICE bool is_idle() const {
-    if constexpr (blocks) return block_in_grid() >= t.raw.packets;
-    return false;
-  }
-  /* The one thread that writes what the whole call has. */
-  RUSHMEM_DEVICE static bool is_first() {
-    if constexpr (blocks) return block_in_grid() == 0 && group::rank() == 0;
-    return group::rank() == 0;
-  }
 
   /* The threads of the scope meet; of blocks that do not wait for one another, those of each. */
   RUSHMEM_DEVICE void sync() const {
@@ -243,37 +214,6 @@ template <typename Scope> struct call {
   RUSHMEM_DEVICE void check_busy() {
     if (RUSHMEM_UNLIKELY(busy != 0)) stop_for_good(RUSHMEM_STALL_BUSY, &slots()->busy, 0, 1, -1);
     busy = 0;
-  }
-
-  /* What this PE alone has of the slot set, and what its members write. */
-  RUSHMEM_DEVICE rushmem_sync_line *lines() const { return reinterpret_cast<rushmem_sync_line *>(slots() + 1); }
-  RUSHMEM_DEVICE packet *all_packets() const { return reinterpret_cast<packet *>(lines() + t.raw.n_pes); }
-  RUSHMEM_DEVICE packet *packets(uint64_t phase, int from) const {
-    const uint32_t place = static_cast<uint32_t>(phase % RUSHMEM_TEAM_PHASES) * static_cast<uint32_t>(t.raw.n_pes);
-    packet *at = all_packets() + static_cast<size_t>(place + static_cast<uint32_t>(from)) * t.raw.packets;
-    if constexpr (blocks) at += block_in_grid() * room;
-    return at;
-  }
-  RUSHMEM_DEVICE packet *grid_words() const { return reinterpret_cast<packet *>(slots()->grid); }
-  RUSHMEM_DEVICE uint64_t *ended_by_blocks() const {
-    const size_t places = static_cast<size_t>(RUSHMEM_TEAM_PHASES) * static_cast<uint32_t>(t.raw.n_pes);
-    return reinterpret_cast<uint64_t *>(all_packets() + places * t.raw.packets);
-  }
-
-  /* Behind all of that: wide packets (wide.h). */
-  RUSHMEM_DEVICE char *wide() const {
-    return reinterpret_cast<char *>(ended_by_blocks() + (t.raw.packets + 15) / 16 * 16);
-  }
-
-  /* The member `steps` to the right of this one, 0 < steps < n. */
-  RUSHMEM_DEVICE int right(int steps) const {
-    const int at = t.raw.my_pe + steps;
-    return at < t.raw.n_pes ? at : at - t.raw.n_pes;
-  }
-
-  /* This PE's memory as `member` has it, where all members are near. */
-  template <typename T> RUSHMEM_DEVICE T *near_at(T *local, int member) const {
-    return run_address(local, t.world_pe(member));
   }
 
   /* Ends the launch, with a report that says why. */
@@ -357,8 +297,9 @@ template <typename Scope> struct call {
   }
   /* The same before all else, of a call that was entered so. */
   RUSHMEM_DEVICE void meet_first() {
+    if constexpr (!blocks) return meet();
     if (is_idle()) return;
-    if constexpr (blocks) make_room();
+    make_room();
     if (static_cast<int>(group::rank()) < t.raw.n_pes - 1) meet_others();
     met();
   }

@@ -180,8 +180,8 @@ RUSHMEM_DEVICE void reduce_of_two(call<Scope> &c, T *dst, const T *src, size_t n
   const span sent = of_share(other), mine = of_share(me);
   c.meet_first();
   if (sent.begin < sent.end) {
-    copy_apart<group, unit_of<T>::value>(of_member(c, reinterpret_cast<char *>(dst) + sent.begin, other),
-                                         reinterpret_cast<const char *>(src) + sent.begin, sent.end - sent.begin);
+    write_to_one<unit_of<T>::value, group>(of_member(c, reinterpret_cast<char *>(dst) + sent.begin, other),
+                                           reinterpret_cast<const char *>(src) + sent.begin, sent.end - sent.begin);
   }
   c.meet();
   const size_t count = (mine.end - mine.begin) / 16, done = mine.begin + count * 16;

@@ -135,6 +135,9 @@ template <int N> struct constant {
   static constexpr int value = N;
 };
 
+/* Vectors that a lane of a block has in flight on their way to members. */
+constexpr int vectors_written = 8;
+
 /* Whole vectors by a block's full warps: a warp's tiles have `held` vectors of each lane at distances that the
  * compiler knows; what is less than a tile is dealt out vector by vector. */
 template <int held, typename Move> RUSHMEM_DEVICE void move_tiles(size_t bytes, Move move) {
@@ -163,6 +166,15 @@ template <int held> RUSHMEM_OUTLINED void write_tiles_to_all(roster members, cha
   });
 }
 
+/* Bytes to one member. */
+template <int held> RUSHMEM_OUTLINED void write_tiles(char *there, const char *from, size_t bytes) {
+  move_tiles<held>(bytes, [=](size_t at, auto vectors) {
+    tile<32, decltype(vectors)::value, 16, false, false> t;
+    t.load(from + at, 0);
+    t.store(there + at, 0, 0);
+  });
+}
+
 /* Bytes to one member, and beside them other bytes to this PE's own memory: a store to a member waits for the
  * link, one to memory does not. */
 template <int held> RUSHMEM_OUTLINED void write_tiles_beside(char *there, const char *from, char *dst, const char *own, size_t bytes) {
@@ -177,24 +189,37 @@ template <int held> RUSHMEM_OUTLINED void write_tiles_beside(char *there, const 
 }
 #endif
 
+/* `bytes` to a near member, or within this PE. */
+template <size_t unit, typename Group> RUSHMEM_DEVICE void write_to_one(char *there, const char *from, size_t bytes) {
+#if !defined(RUSHMEM_CPU)
+  if constexpr (!is_alone<Group>::value && !is_one_warp<Group>::value) {
+    if (RUSHMEM_LIKELY(Group::size() % 32 == 0 && are_vectors(there, from, bytes))) {
+      return write_tiles<vectors_written>(there, from, bytes);
+    }
+  }
+#endif
+  copy_apart<Group, unit>(there, from, bytes);
+}
+
 /* As write_to_all, for whole vectors between near members, by full warps of a block. Whether it was. */
-template <size_t unit, typename Scope>
-RUSHMEM_DEVICE bool write_tiles(const call<Scope> &c, char *dst, const char *src, size_t apart, const char *own, size_t count) {
+template <typename Scope>
+RUSHMEM_DEVICE bool all_by_tiles(const call<Scope> &c, char *dst, const char *src, size_t apart, const char *own, size_t count) {
 #if !defined(RUSHMEM_CPU)
   using group = typename call<Scope>::group;
   if constexpr (!is_alone<group>::value && !is_one_warp<group>::value) {
     if (!c.t.raw.all_near || c.t.raw.n_pes < 2 || group::size() % 32 != 0) return false;
     if (!are_vectors(dst, src, apart | count)) return false;
     if (apart == 0) {
-      write_tiles_to_all<8>(roster_of(c), dst, src, count);
+      write_tiles_to_all<vectors_written>(roster_of(c), dst, src, count);
       return true;
     }
     RUSHMEM_ROLLED
     for (int s = 1; s < c.t.raw.n_pes; ++s) {
       const int to = c.right(s);
       const char *from = src + static_cast<size_t>(to) * apart;
-      if (s == 1 && own != dst) write_tiles_beside<8>(of_member(c, dst, to), from, dst, own, count);
-      else copy_apart<group, unit>(of_member(c, dst, to), from, count);
+      char *const there = of_member(c, dst, to);
+      if (s == 1 && own != dst) write_tiles_beside<vectors_written>(there, from, dst, own, count);
+      else write_tiles<vectors_written>(there, from, count);
     }
     return true;
   }
@@ -215,7 +240,7 @@ RUSHMEM_DEVICE void write_to_all(const call<Scope> &c, char *dst, const char *sr
   dst += mine.begin;
   src += mine.begin;
   const char *own = src + static_cast<size_t>(me) * apart;
-  if (write_tiles<unit>(c, dst, src, apart, own, count)) return;
+  if (all_by_tiles(c, dst, src, apart, own, count)) return;
   RUSHMEM_ROLLED
   for (int s = 1; s < n; ++s) {
     const int to = c.right(s);
