@@ -109,7 +109,7 @@ const SIZED: &[LaunchStep] = &[
     measured(384 << 10, 64, 256),
     measured(768 << 10, 128, 256),
     measured((2 << 20) + 1, 64, 128),
-    measured(32 << 20, 128, 128),
+    measured(12 << 20, 128, 128),
 ];
 /// Of what sends all of its array to each member.
 const TO_ALL: &[LaunchStep] = &[
@@ -120,9 +120,9 @@ const TO_ALL: &[LaunchStep] = &[
     measured(192 << 10, 64, 256),
     measured(384 << 10, 128, 256),
     measured((1 << 20) + 1, 64, 128),
-    measured(32 << 20, 128, 128),
+    measured(12 << 20, 128, 128),
 ];
-/// One way, where more blocks than 64 gain nothing at 1 MiB.
+/// One way.
 const ONE_WAY: &[LaunchStep] = &[
     measured(0, 1, 32),
     measured(512, 1, 128),
@@ -130,7 +130,6 @@ const ONE_WAY: &[LaunchStep] = &[
     measured(8 << 10, 64, 128),
     measured(192 << 10, 64, 256),
     measured(384 << 10, 128, 256),
-    measured(768 << 10, 64, 256),
     measured((1 << 20) + 1, 64, 128),
     measured(8 << 20, 128, 128),
 ];
