@@ -28,10 +28,8 @@
 #define OF_BLOCKS(name) KERNEL_OF(name, block, 1024, 1)
 KERNELS(put_latency, 1024)
 KERNELS(get_latency, 1024)
-KERNELS(one_place_get_latency, 1024)
 KERNELS(p_latency, 1024)
 KERNELS(g_latency, 1024)
-KERNELS(one_place_g_latency, 1024)
 KERNELS(put_signal_pingpong, 1024)
 KERNELS(put_pingpong, 1024)
 KERNELS(p_pingpong, 1024)
@@ -73,9 +71,9 @@ static const void *own_kernel(void (*kernel)(own::job)) { return reinterpret_cas
 #define OWN(name) nullptr
 #endif
 
-/* The kernels of a row: by nvshmem.h; the same beside rushmem-perf's; and rushmem-perf's. */
+/* The kernels of a row: by nvshmem.h, and rushmem-perf's. */
 struct kernels {
-  const void *alone, *beside, *own;
+  const void *ours, *own;
 };
 enum part_in { FIRST, PAIR, ALL };
 
@@ -90,17 +88,15 @@ struct measure {
 };
 
 #define OURS(name) reinterpret_cast<const void *>(name)
-#define ROW(name, own) {OURS(name), OURS(name), OWN(own)}
-#define GETS_ROW(name) {OURS(name), OURS(one_place_##name), OWN(name)}
+#define ROW(name, own) {OURS(name), OWN(own)}
 #define THREE(name, own) \
   {ROW(name##_thread, own##_thread), ROW(name##_warp, own##_warp), ROW(name##_block, own##_block)}
-#define THREE_GETS(name) {GETS_ROW(name##_thread), GETS_ROW(name##_warp), GETS_ROW(name##_block)}
 #define ONE(name, own) {ROW(name##_thread, own), {}, {}}
 static const measure measures[] = {
     {"put-latency", "put + quiet", THREE(put_latency, put_latency), FIRST, PATTERN, 3, 20},
-    {"get-latency", "get", THREE_GETS(get_latency), FIRST, PATTERN, 3, 20, 0, true},
+    {"get-latency", "get", THREE(get_latency, get_latency), FIRST, PATTERN, 3, 20, 0, true},
     {"p-latency", "p + quiet", THREE(p_latency, p_latency), FIRST, WORDS, 3, 20, 16},
-    {"g-latency", "g", THREE_GETS(g_latency), FIRST, PATTERN, 3, 20, 16, true},
+    {"g-latency", "g", THREE(g_latency, g_latency), FIRST, PATTERN, 3, 20, 16, true},
     {"signal-latency", "signal + quiet", ONE(signal_latency, signal_latency_thread), FIRST, ROUNDS},
     {"inc-latency", "inc + quiet", ONE(inc_latency, atomic_latency_inc), FIRST, ROUNDS},
     {"fetch-inc-latency", "fetch_inc", ONE(fetch_inc_latency, atomic_latency_fetch_inc), FIRST, ROUNDS},
@@ -233,13 +229,12 @@ struct bench {
     unsigned threads = scope == 0 ? 1 : scope == 1 ? 32 : o.threads;
     if (scope == 2 && m.what == SUM) threads = std::min(threads, 512u);
     const kernels &of = m.of[scope];
-    const void *const ours = o.turns ? of.beside : of.alone;
+    const void *const ours = of.ours;
     if (!fits(ours, blocks, threads) || (o.turns && !fits(of.own, blocks, threads))) return true;
     j.bytes = bytes ? bytes : 8;
     /* A line lies between two places. */
     j.step = (j.bytes + 255) / 128 * 128, j.sources = j.targets = 0;
-    /* For latency rushmem-perf gets from one place. */
-    const bool moves = m.bandwidth || (m.gets && !o.turns);
+    const bool moves = m.bandwidth || m.gets;
     uint32_t *places = moves ? (m.gets ? &j.sources : &j.targets) : nullptr;
     while (places && (*places + 1) * j.step < room_of(blocks)) *places = 2 * *places + 1;
     j.salt = job_of.agree(j.salt * 6364136223846793005ull + 1442695040888963407ull);
@@ -299,7 +294,7 @@ struct bench {
   bool all_of(const measure &m) {
     bool well = true;
     for (int scope = 0; scope < 3; ++scope) {
-      if (!m.of[scope].alone) continue;
+      if (!m.of[scope].ours) continue;
       for (uint64_t blocks : m.bandwidth ? o.blocks : std::vector<uint64_t>{1})
         for (uint64_t bytes : sizes(m, scope)) well = figure(m, scope, unsigned(blocks), bytes) && well;
     }

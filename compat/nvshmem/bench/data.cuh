@@ -38,7 +38,7 @@ __global__ void verify(const job j, int arrives, int from, uint64_t rounds) {
     uint64_t wanted = ~uint64_t(0);
     if (i >= j.bytes / 8) {
     } else if (arrives == PATTERN) {
-      wanted = pattern(j.salt, from, i + source<true>(j, rounds - 1) / 8);
+      wanted = pattern(j.salt, from, i + source(j, rounds - 1) / 8);
     } else if (arrives == WORDS) {
       wanted = j.salt + i;
     } else if (arrives == ROUNDS) {

@@ -8,12 +8,9 @@
 
 DEV uint64_t *to_of(const job &j) { return reinterpret_cast<uint64_t *>(j.to); }
 DEV const uint64_t *from_of(const job &j) { return reinterpret_cast<const uint64_t *>(j.from); }
-/* What a round gets lies elsewhere than the last round's (`moves`), else it may come out of this PE's own L1
- * cache, as NVIDIA's plain loads do. Beside rushmem-perf's kernels, which for latency get from one place, so
- * do these. */
-template <bool moves> DEV uint64_t source(const job &j, uint64_t round) {
-  return moves ? (round & j.sources) * j.step : 0;
-}
+/* What a round gets lies elsewhere than the last round's, else it may come out of this PE's own L1 cache, as
+ * NVIDIA's plain loads do. */
+DEV uint64_t source(const job &j, uint64_t round) { return (round & j.sources) * j.step; }
 /* What a round puts for bandwidth goes elsewhere than the last round's, else stores of several rounds become
  * one before they cross the link: 1,700 GB/s were seen. */
 DEV uint64_t target(const job &j, uint64_t round) { return (round & j.targets) * j.step; }
@@ -31,12 +28,12 @@ template <typename S> DEV void put_latency(const job &j) {
   });
 }
 
-template <typename S, bool moves> DEV void get_latency_from(const job &j) {
+template <typename S> DEV void get_latency(const job &j) {
   uint64_t *to = to_of(j);
-  const uint64_t *from = from_of(j);
   const uint64_t n = j.bytes / 8;
   timed<false>(j, [&](uint64_t round) {
-    S::get(fresh(to), fresh(from + source<moves>(j, round) / 8), fresh(n), j.peer);
+    const uint64_t *there = reinterpret_cast<const uint64_t *>(fresh(j.from + source(j, round)));
+    S::get(fresh(to), there, fresh(n), j.peer);
   });
 }
 
@@ -51,13 +48,12 @@ template <typename S> DEV void p_latency(const job &j) {
   });
 }
 
-template <typename S, bool moves> DEV void g_latency_from(const job &j) {
+template <typename S> DEV void g_latency(const job &j) {
   uint64_t *to = to_of(j);
-  const uint64_t *from = from_of(j);
-  const uint64_t n = j.bytes / 8;
+  const uint64_t n = j.bytes / 8, rank = fresh(uint64_t(S::rank())), size = fresh(uint64_t(S::size()));
   timed<false>(j, [&](uint64_t round) {
-    const uint64_t *there = from + source<moves>(j, round) / 8;
-    for (uint64_t i = S::rank(); i < n; i += S::size()) to[i] = nvshmem_uint64_g(there + i, j.peer);
+    const uint64_t *from = reinterpret_cast<const uint64_t *>(fresh(j.from + source(j, round)));
+    for (uint64_t i = rank; i < n; i += size) to[i] = nvshmem_uint64_g(from + i, j.peer);
     S::sync();
   });
 }
@@ -183,7 +179,7 @@ template <typename S> DEV void get_bw(const job &j) {
   const char *from = j.from + my.begin;
   const uint64_t n = my.size / 8;
   timed<true>(j, [&](uint64_t round) {
-    const uint64_t *there = reinterpret_cast<const uint64_t *>(fresh(from + source<true>(j, round)));
+    const uint64_t *there = reinterpret_cast<const uint64_t *>(fresh(from + source(j, round)));
     S::get_nbi(fresh(to), there, fresh(n), j.peer);
   });
 }
@@ -205,17 +201,10 @@ template <typename S> DEV void g_bw(const job &j) {
   const uint64_t end = (my.begin + my.size) / 8;
   const uint64_t first = fresh(my.begin / 8 + S::rank()), size = fresh(uint64_t(S::size()));
   timed<true>(j, [&](uint64_t round) {
-    const uint64_t *from = reinterpret_cast<const uint64_t *>(fresh(j.from + source<true>(j, round)));
+    const uint64_t *from = reinterpret_cast<const uint64_t *>(fresh(j.from + source(j, round)));
     for (uint64_t i = first; i < end; i += size) to[i] = nvshmem_uint64_g(from + i, j.peer);
   });
 }
-
-/* From places that move, and from one. */
-#define GETS(name)                                                                                      \
-  template <typename S> DEV void name(const job &j) { name##_from<S, true>(j); }                        \
-  template <typename S> DEV void one_place_##name(const job &j) { name##_from<S, false>(j); }
-GETS(get_latency)
-GETS(g_latency)
 
 /* ---- all PEs ---- */
 

@@ -297,9 +297,6 @@ fn the_benchs_loops_are_rushmem_perfs() {
         let ours = match name {
             "atomic_latency_inc" => "inc_latency_thread".into(),
             "atomic_latency_fetch_inc" => "fetch_inc_latency_thread".into(),
-            _ if name.starts_with("get_latency") || name.starts_with("g_latency") => {
-                format!("one_place_{name}")
-            }
             _ if name.starts_with("sync_") => name.replace("sync_", "sync_all_"),
             _ if name.starts_with("barrier_") => name.replace("barrier_", "barrier_all_"),
             _ => name.to_owned(),

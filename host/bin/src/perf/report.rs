@@ -91,7 +91,7 @@ pub(crate) enum Limit {
     /// As [`Limit::Median`] or [`Limit::AtLeast`], whichever the unit calls for, or `REACH` of what the bare
     /// instructions do beside it: where the hardware forbids the figure.
     Reach(f64),
-    /// Not behind the peer, and at most so many times as long (or as slow) as the reference; of the two what
+    /// Not behind the peer by more than `LEVEL`, and at most so many times as long (or as slow) as the reference; of the two what
     /// was measured.
     Beside(f64),
 }
@@ -108,6 +108,10 @@ impl Limit {
         }
     }
 }
+
+/// How many times as long, or as slow, as a peer is level with it: medians of one program in two runs of one
+/// lease are further apart than that now and then.
+const LEVEL: f64 = 1.01;
 
 /// The share of what the bare instructions do that counts as the machine's limit.
 const REACH: f64 = 0.95;
@@ -162,7 +166,10 @@ impl Row {
     pub(crate) fn excess(&self) -> Option<f64> {
         let Some(Limit::Beside(apart)) = self.limit else { return None };
         let slower = |ratio: f64| if self.more_is_better() { 1.0 / ratio } else { ratio };
-        let beyond = [self.ratio.map(|ratio| slower(ratio) / apart), self.peer_ratio().map(slower)];
+        let beyond = [
+            self.ratio.map(|ratio| slower(ratio) / apart),
+            self.peer_ratio().map(|ratio| slower(ratio) / LEVEL),
+        ];
         beyond.into_iter().flatten().max_by(f64::total_cmp)
     }
 

@@ -189,18 +189,27 @@ impl<'w> Bench<'w> {
 
     /// Operations of a batch, found by short runs. All PEs learn the same. The first run of a kernel, or of a
     /// shape, meets cold caches, and three operations on a stream cost less than the stamps around them; so
-    /// what the first says is tried by a batch of as many.
-    pub(super) fn calibrate(&self, run: impl Fn(Rounds) -> Result<Vec<f64>>) -> Result<Rounds> {
+    /// what a run says is tried by a batch of as many, until that says no more than a quarter more. Before the
+    /// first timed batch each of `places` is visited once, where a batch's time is enough for that: what lies
+    /// there is in the memory's cache then, for whatever is timed.
+    pub(super) fn calibrate(&self, places: u32, run: impl Fn(Rounds) -> Result<Vec<f64>>) -> Result<Rounds> {
         let plan = self.plan;
         let time = f64::from(plan.budget_ms) * 1e6 / f64::from(plan.samples);
-        let mut iterations = 3;
-        for _ in 0..2 {
+        let (mut iterations, mut in_a_batch) = (3, 0);
+        for attempt in 0..6 {
             let few = Rounds { iterations, batches: 1, warm_up: 2 };
             let each = run(few)?.first().map_or(1.0, |ns| ns.max(1.0));
             let wanted = f64::from(plan.iterations).max(SHORTEST_BATCH / each);
-            iterations = self.agree(wanted.min(time / each).clamp(1.0, 1e6) as u64)? as u32;
+            let found = [wanted.min(time / each), time / each].map(|n| n.clamp(1.0, 1e6) as u64);
+            let last = iterations;
+            iterations = self.agree(found[0])? as u32;
+            in_a_batch = self.agree(found[1])? as u32;
+            if attempt > 0 && iterations <= last + last / 4 {
+                break;
+            }
         }
-        Ok(Rounds { iterations, batches: plan.samples, warm_up: plan.warm_up.min(iterations) })
+        let warm_up = plan.warm_up.min(iterations).max((places + 1).min(in_a_batch));
+        Ok(Rounds { iterations, batches: plan.samples, warm_up })
     }
 
     /// Runs a kernel on the PEs that have a part. Nanoseconds of one operation, for each batch; none on PEs

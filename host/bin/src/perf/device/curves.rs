@@ -1,8 +1,8 @@
 //! The direct path at every size: `rushmem-perf device curves`. Point-to-point operations of two PEs over the
 //! sizes from 8 bytes to 256 MiB, at every scope and by 1, 4, 32 and 132 blocks, each beside the peer's
-//! figure (`--compare`) and the same operations by bare instructions. A row is over where it is behind the
-//! peer, or further from the bare instructions than `APART`, in both of two runs: what one run shows alone is
-//! noise.
+//! figure (`--compare`) and the same operations by bare instructions. A row is over where it is more
+//! than 1 % behind the peer, or further from the bare instructions than `APART`, in both of two runs: what one
+//! run shows alone is noise.
 
 use super::measure::What;
 use super::plan::Machine;
@@ -196,6 +196,9 @@ mod tests {
         // Behind the peer, though near the bare instructions.
         assert_eq!(kept(row(1.05, Some(1.0)), row(1.04, Some(1.0))), Some(false));
         assert_eq!(kept(row(1.05, Some(1.1)), row(1.04, Some(1.1))), Some(true));
+        // Level with it, and no longer.
+        assert_eq!(kept(row(1.009, Some(1.0)), row(1.008, Some(1.0))), Some(true));
+        assert_eq!(kept(row(1.012, Some(1.0)), row(1.011, Some(1.0))), Some(false));
         let text = worst(&[row(1.05, None), row(2.2, Some(4.0))]);
         assert_eq!(worst(&[]), "");
         assert!(text.lines().nth(1).is_some_and(|line| line.contains("2.00  put + quiet 8 B")), "{text}");

@@ -158,7 +158,7 @@ fn sampled(
             run(Rounds { iterations: 3, batches: 1, warm_up: 2 })?;
             rounds
         }
-        None => bench.calibrate(run)?,
+        None => bench.calibrate(spec.places().1, run)?,
     };
     verify::prepare(bench, spec)?;
     let times = run(rounds)?;

@@ -59,11 +59,12 @@ impl Spec {
     }
 
     /// Bytes between the places to which rounds put, or from which they get, and how many there are besides
-    /// the first: a power of two less one. Where a round completes before the next there is one place.
+    /// the first: a power of two less one. What completes before the next round is put to one place.
     pub(crate) fn places(&self) -> (u64, u32) {
         // Between two places lies a line that nothing may touch.
         let step = self.bytes.next_multiple_of(128) + 128;
-        if !matches!(self.what, What::PutBw | What::PBw | What::GetBw | What::GBw) {
+        let moves = self.what.row().gets && !self.what.is_from_host();
+        if !moves && !matches!(self.what, What::PutBw | What::PBw) {
             return (step, 0);
         }
         // More than the caches of so many blocks hold back.

@@ -4,8 +4,6 @@
  * link (1,700 GB/s were seen over one of 450). What a round gets comes from elsewhere, too, so that no
  * library has it in a cache; the probes do as what stands beside them. */
 
-DEV uint64_t place(const job &j, uint64_t round) { return (round & j.places) * j.step; }
-
 template <typename Scope, typename T> DEV void put_bw(const job &j) {
   const part my = part_of<Scope>(j.bytes);
   char *to = j.to + my.begin;

@@ -14,9 +14,11 @@ template <typename Scope, typename T> DEV void put_latency(const job &j) {
 
 template <typename Scope, typename T> DEV void get_latency(const job &j) {
   T *to = reinterpret_cast<T *>(j.to);
-  const T *from = reinterpret_cast<const T *>(j.from);
   const uint64_t n = j.bytes / sizeof(T);
-  timed<false>(j, [&](uint64_t) { rushmem::get<Scope>(fresh(to), fresh(from), fresh(n), j.peer); });
+  timed<false>(j, [&](uint64_t round) {
+    const T *there = reinterpret_cast<const T *>(fresh(j.from + place(j, round)));
+    rushmem::get<Scope>(fresh(to), there, fresh(n), j.peer);
+  });
 }
 
 /* The same through shared memory of the block's. */
@@ -33,9 +35,11 @@ template <typename Scope> DEV void put_latency_staged(const job &j) {
 
 template <typename Scope> DEV void get_latency_staged(const job &j) {
   uint64_t *to = reinterpret_cast<uint64_t *>(j.to);
-  const uint64_t *from = reinterpret_cast<const uint64_t *>(j.from);
   const rushmem::stage stage = stage_of<Scope>(j);
-  timed<false>(j, [&](uint64_t) { rushmem::get<Scope>(fresh(to), fresh(from), fresh(j.bytes / 8), j.peer, stage); });
+  timed<false>(j, [&](uint64_t round) {
+    const uint64_t *there = reinterpret_cast<const uint64_t *>(fresh(j.from + place(j, round)));
+    rushmem::get<Scope>(fresh(to), there, fresh(j.bytes / 8), j.peer, stage);
+  });
 }
 
 /* Words of 8 bytes, one to a thread and round after round where there are more words than threads. */
@@ -53,9 +57,9 @@ template <typename Scope> DEV void p_latency(const job &j) {
 
 template <typename Scope> DEV void g_latency(const job &j) {
   uint64_t *to = reinterpret_cast<uint64_t *>(j.to);
-  const uint64_t *from = reinterpret_cast<const uint64_t *>(j.from);
   const uint64_t n = j.bytes / 8, rank = fresh(uint64_t(Scope::rank())), size = fresh(uint64_t(Scope::size()));
-  timed<false>(j, [&](uint64_t) {
+  timed<false>(j, [&](uint64_t round) {
+    const uint64_t *from = reinterpret_cast<const uint64_t *>(fresh(j.from + place(j, round)));
     for (uint64_t i = rank; i < n; i += size) to[i] = rushmem::g(from + i, j.peer);
     Scope::sync();
   });
@@ -76,17 +80,18 @@ template <typename Scope> DEV void probe_put_latency(const job &j) {
 /* The same for what is read: loads that go to the peer each time, as a get's. */
 template <typename Scope> DEV void probe_get_latency(const job &j) {
   const char *from = rushmem::ptr(j.from, j.peer);
-  timed<false>(j, [&](uint64_t) {
-    bare_copy<Scope, true>(fresh(j.to), fresh(from), fresh(j.bytes));
+  timed<false>(j, [&](uint64_t round) {
+    bare_copy<Scope, true>(fresh(j.to), fresh(from + place(j, round)), fresh(j.bytes));
     Scope::sync();
   });
 }
 
 template <typename Scope> DEV void probe_g_latency(const job &j) {
   uint64_t *to = reinterpret_cast<uint64_t *>(j.to);
-  const volatile uint64_t *from = reinterpret_cast<const uint64_t *>(rushmem::ptr(j.from, j.peer));
+  const char *base = rushmem::ptr(j.from, j.peer);
   const uint64_t n = j.bytes / 8, rank = fresh(uint64_t(Scope::rank())), size = fresh(uint64_t(Scope::size()));
-  timed<false>(j, [&](uint64_t) {
+  timed<false>(j, [&](uint64_t round) {
+    const volatile uint64_t *from = reinterpret_cast<const volatile uint64_t *>(fresh(base + place(j, round)));
     for (uint64_t i = rank; i < n; i += size) to[i] = load_word(from + i);
     Scope::sync();
   });
