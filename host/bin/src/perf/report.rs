@@ -91,8 +91,8 @@ pub(crate) enum Limit {
     /// As [`Limit::Median`] or [`Limit::AtLeast`], whichever the unit calls for, or `REACH` of what the bare
     /// instructions do beside it: where the hardware forbids the figure.
     Reach(f64),
-    /// Not behind the peer by more than `LEVEL`, and at most so many times as long (or as slow) as the reference; of the two what
-    /// was measured.
+    /// Not behind the peer by more than `LEVEL`, and at most so many times as long (or as slow) as the
+    /// reference; of the two what was measured.
     Beside(f64),
 }
 

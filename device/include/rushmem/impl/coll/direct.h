@@ -138,8 +138,8 @@ template <int N> struct constant {
 /* Vectors that a lane of a block has in flight on their way to members. */
 constexpr int vectors_written = 8;
 
-/* Whole vectors by a block's full warps: a warp's tiles have `held` vectors of each lane at distances that the
- * compiler knows; what is less than a tile is dealt out vector by vector. */
+/* Whole vectors by a block's full warps: a warp's tiles have `held` vectors of each lane at distances that
+ * the compiler knows; what is less than a tile is dealt out vector by vector. */
 template <int held, typename Move> RUSHMEM_DEVICE void move_tiles(size_t bytes, Move move) {
   constexpr uint32_t each = held * 32 * 16;
   const uint32_t rank = block::rank(), warps = block::size() / 32;

@@ -189,9 +189,9 @@ impl<'w> Bench<'w> {
 
     /// Operations of a batch, found by short runs. All PEs learn the same. The first run of a kernel, or of a
     /// shape, meets cold caches, and three operations on a stream cost less than the stamps around them; so
-    /// what a run says is tried by a batch of as many, until that says no more than a quarter more. Before the
-    /// first timed batch each of `places` is visited once, where a batch's time is enough for that: what lies
-    /// there is in the memory's cache then, for whatever is timed.
+    /// what a run says is tried by a batch of as many, until that says no more than a quarter more. Before
+    /// the first timed batch each of `places` is visited once, where a batch's time is enough for that: what
+    /// lies there is in the memory's cache then, for whatever is timed.
     pub(super) fn calibrate(&self, places: u32, run: impl Fn(Rounds) -> Result<Vec<f64>>) -> Result<Rounds> {
         let plan = self.plan;
         let time = f64::from(plan.budget_ms) * 1e6 / f64::from(plan.samples);

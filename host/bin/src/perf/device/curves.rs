@@ -1,8 +1,8 @@
 //! The direct path at every size: `rushmem-perf device curves`. Point-to-point operations of two PEs over the
 //! sizes from 8 bytes to 256 MiB, at every scope and by 1, 4, 32 and 132 blocks, each beside the peer's
-//! figure (`--compare`) and the same operations by bare instructions. A row is over where it is more
-//! than 1 % behind the peer, or further from the bare instructions than `APART`, in both of two runs: what one
-//! run shows alone is noise.
+//! figure (`--compare`) and the same operations by bare instructions. A row is over where it is more than 1 %
+//! behind the peer, or further from the bare instructions than `APART`, in both of two runs: what one run
+//! shows alone is noise.
 
 use super::measure::What;
 use super::plan::Machine;

@@ -99,8 +99,8 @@ template <bool completed, typename Op> DEV void timed(const job &j, Op op) {
   }
 }
 
-/* Where a round's bytes lie, behind the first round's: those that are got lie elsewhere than the last round's,
- * so that no library has them in a cache, and so do those that are put for bandwidth. */
+/* Where a round's bytes lie, behind the first round's: those that are got lie elsewhere than the last
+ * round's, so that no library has them in a cache, and so do those that are put for bandwidth. */
 DEV uint64_t place(const job &j, uint64_t round) { return (round & j.places) * j.step; }
 
 /* The part of `bytes` that is this thread's, warp's or block's, of all that there are in the grid: whole
