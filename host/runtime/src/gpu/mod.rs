@@ -39,6 +39,7 @@ pub(crate) mod pointer;
 mod search;
 pub(crate) mod sharing;
 mod signatures;
+mod stacks;
 pub(crate) mod stream;
 pub(crate) mod turns;
 pub(crate) mod vmm;

@@ -13,7 +13,7 @@ use cudarc::driver::sys::{self, CUfunction, CUfunction_attribute, CUmodule, CUre
 use super::driver::{cu, failure, ignore};
 use super::sharing::SharedContext;
 use super::stream::{Priority, Stream};
-use super::{names, signatures, Cuda};
+use super::{names, signatures, stacks, Cuda};
 use crate::error::{err, Error, Result};
 use rushmem_abi::c::rushmem_arg_type_t;
 use rushmem_abi::device::{RawState, TraceRing, RUSHMEM_DEVICE_ABI_VERSION};
@@ -73,6 +73,8 @@ pub(super) struct KernelEntry {
     /// from the architecture 9.0 on (PTX ISA), and what was compiled for an older one has nothing in its
     /// place.
     pub(super) waits_by_itself: bool,
+    /// Bytes of stack that a thread needs.
+    stack: usize,
 }
 
 /// Whether PTX of that virtual architecture has `griddepcontrol`; the driver says 0 where it does not know.
@@ -124,6 +126,8 @@ impl Module {
             trace: None,
         };
         module.kernels = kernels(raw, instances).map_err(|e| e.context(name))?;
+        let largest = module.kernels.iter().map(|kernel| kernel.stack).max().unwrap_or(0);
+        stacks::grow(largest).map_err(|e| e.context(name))?;
         module.state = state(cuda, raw).map_err(|e| e.context(name))?;
         // One of another layout is another rushmem's, and stays empty: nothing is recorded.
         let trace = variable(raw, c"rushmem_gpu_trace").map_err(|e| e.context(name))?;
@@ -281,7 +285,8 @@ fn entry(raw: CUfunction) -> Result<KernelEntry> {
     // SAFETY: a function of a loaded module; writes one int.
     unsafe { cu!(cuFuncGetAttribute(&mut ptx, attribute, raw)) }?;
     let waits_by_itself = has_grid_dependencies(ptx);
-    Ok(KernelEntry { raw, name: names::readable(&symbol), symbol, layout, params, waits_by_itself })
+    let (name, stack) = (names::readable(&symbol), stacks::stack_of(raw)?);
+    Ok(KernelEntry { raw, name, symbol, layout, params, waits_by_itself, stack })
 }
 
 /// Tells code that others have loaded who and where its PE is; whether the code asks for that.

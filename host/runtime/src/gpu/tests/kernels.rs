@@ -163,6 +163,52 @@ fn launches_compute() {
     assert_eq!(t.read(memory.base(), 8), (200 + 3000 + 4_000_000 + 7_000_000_000u64 + 5).to_le_bytes());
 }
 
+/// One kernel waits for what another one does, whose stack is larger than any before.
+const STACKED: &str = r#"
+__device__ unsigned long long now() {
+  unsigned long long ns;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(ns));
+  return ns;
+}
+extern "C" __global__ void waits(volatile unsigned int *flag, unsigned int *saw) {
+  const unsigned long long begin = now();
+  while (*flag == 0 && now() - begin < 5000000000ull) {}
+  *saw = *flag;
+}
+extern "C" __global__ void stacked(unsigned int *flag, unsigned int *out, int n) {
+  unsigned int room[1500];
+  for (int i = 0; i < 1500; ++i) room[i] = i * n;
+  unsigned int sum = 0;
+  for (int i = 0; i < n; ++i) sum += room[(i * 7919u + n) % 1500u];
+  *out = sum;
+  __threadfence();
+  *(volatile unsigned int *)flag = 1;
+}
+"#;
+
+#[test]
+fn a_launch_with_a_larger_stack_waits_for_no_kernel() {
+    let name = "a_launch_with_a_larger_stack_waits_for_no_kernel";
+    let Some(mut t) = turn(name) else { return };
+    let Some(module) = load(name, &t, STACKED, &[]) else { return };
+    let memory = t.memory(1 << 20);
+    t.write(memory.base(), &[0; 12]);
+    let (flag, saw, out) = (memory.base() as u64, memory.base() as u64 + 4, memory.base() as u64 + 8);
+    let n = 1 + t.random.below(1000) as i32;
+    let other = Stream::new(&t.cuda, Priority::Normal).unwrap();
+    let (waits, stacked) = (kernel(&module, "waits"), kernel(&module, "stacked"));
+    // SAFETY: arguments of the parameters' types; waited for by `read`.
+    unsafe { waits.launch(&shape(1, 1), &[arg(&flag), arg(&saw)], &t.stream) }.unwrap();
+    // SAFETY: arguments of the parameters' types; waited for by `finish`.
+    unsafe { stacked.launch(&shape(1, 1), &[arg(&flag), arg(&out), arg(&n)], &other) }.unwrap();
+    other.finish().unwrap();
+    let found = t.read(memory.base(), 12);
+    let sum = (0..n as u32).map(|i| (i * 7919 + n as u32) % 1500 * n as u32).fold(0, u32::wrapping_add);
+    let word = |at: usize| u32::from_le_bytes(found[at..at + 4].try_into().unwrap());
+    assert_eq!((word(0), word(8)), (1, sum));
+    assert_eq!(word(4), 1, "the launch was held back until the kernel that waits for it had given up");
+}
+
 #[test]
 fn launches_that_cannot_be_are_refused() {
     let name = "launches_that_cannot_be_are_refused";
