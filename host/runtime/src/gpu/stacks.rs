@@ -4,7 +4,9 @@
 //! the per-thread stack size for each kernel launch as needed", and then "the device will block until all
 //! preceding requested tasks are complete" (CUDA Driver API, `cuCtxSetLimit`). A kernel that runs may be
 //! waiting for the very launch that is held back so. So stacks grow when code is loaded, which is while no
-//! kernel of these PEs is under way (`sharing.rs`), and not when it is launched.
+//! kernel of these PEs is under way (`sharing.rs`), and not when it is launched. A load that makes them
+//! grow waits for kernels that run, as a launch would have: who launches a kernel that waits for the host
+//! loads before it does.
 
 use std::sync::{Mutex, PoisonError};
 

@@ -111,20 +111,6 @@ template <typename Scope, typename T> RUSHMEM_DEVICE void copy_own(const call<Sc
   copy_part(c, dst, src, n);
 }
 
-/* The lower or the upper half of a block's warps. */
-template <bool upper> struct half_of_block {
-  RUSHMEM_DEVICE static uint32_t first() { return upper ? block::size() / 64 * 32 : 0; }
-  RUSHMEM_DEVICE static uint32_t rank() { return block::rank() - first(); }
-  RUSHMEM_DEVICE static uint32_t size() { return upper ? block::size() - first() : block::size() / 64 * 32; }
-};
-
-/* A half block's copies hold as many vectors as a warp's: there is nothing else that would hide a latency. */
-#if !defined(RUSHMEM_CPU)
-template <bool upper, bool fresh, bool signals> struct vectors_held<half_of_block<upper>, fresh, signals> {
-  static constexpr int value = 12;
-};
-#endif
-
 /* Whether all of these addresses are whole vectors'. */
 RUSHMEM_DEVICE bool whole_vectors(const void *a, const void *b) {
   return ((reinterpret_cast<uint64_t>(a) | reinterpret_cast<uint64_t>(b)) & 15) == 0;

@@ -130,6 +130,20 @@ template <typename Group, size_t unit> RUSHMEM_DEVICE void keep_chunks(const rel
   copy_apart<Group, unit>(w.dst + own.begin, w.src + own.begin, own.end - own.begin);
 }
 
+/* The lower or the upper half of a block's warps. */
+template <bool upper> struct half_of_block {
+  RUSHMEM_DEVICE static uint32_t first() { return upper ? block::size() / 64 * 32 : 0; }
+  RUSHMEM_DEVICE static uint32_t rank() { return block::rank() - first(); }
+  RUSHMEM_DEVICE static uint32_t size() { return upper ? block::size() - first() : block::size() / 64 * 32; }
+};
+
+/* A half block's copies hold as many vectors as a warp's: there is nothing else that would hide a latency. */
+#if !defined(RUSHMEM_CPU)
+template <bool upper, bool fresh, bool signals> struct vectors_held<half_of_block<upper>, fresh, signals> {
+  static constexpr int value = 12;
+};
+#endif
+
 /* The root's step. */
 template <typename Group, size_t unit> RUSHMEM_DEVICE void send_step(const relay_work &w, uint32_t k) {
   if constexpr (!is_alone<Group>::value && !is_one_warp<Group>::value) {
