@@ -115,7 +115,7 @@ fn teams_that_are_disjoint_run_at_once() {
 fn a_root_that_runs_ahead_overwrites_nothing() {
     at_all_counts(|world, rng| {
         let bench = loaded(world);
-        for (threads, room) in [(1, 1 << 10), (33, 1 << 10), (33, 260 << 10)] {
+        for (threads, room) in [(1, 1 << 10), (33, 1 << 10), (33, 260 << 10), (256, 260 << 10)] {
             run(&bench, rng, "collectives_broadcasts", Launch::new(1, threads), BLOCK, (0, 0), (300, room));
         }
     });

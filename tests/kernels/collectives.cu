@@ -413,8 +413,13 @@ extern "C" __global__ void collectives_of_team(uint64_t *report, rushmem::team t
   random_steps(report, team.on(blockIdx.x), a, mix(a.seed, blockIdx.x));
 }
 
+/* Memory of a PE that others cannot read. */
+constexpr size_t private_count = rushmem::impl::most_wide_of_block / 8 + 16;
+static __device__ uint64_t private_words[private_count];
+
 /* Broadcasts in a row, whose roots may run ahead: others are late at random, and the root never is. Roots
- * change now and then. Where there is room, a third is direct, and some go by wide packets. */
+ * change now and then, and so does where they have the words. Where there is room, others read a third of
+ * them there, and some go by wide packets. */
 extern "C" __global__ void collectives_broadcasts(uint64_t *report, collectives_args a) {
   const rushmem::team t = rushmem::world().on(a.first_set);
   const int n = t.n_pes(), me = t.my_pe();
@@ -427,14 +432,15 @@ extern "C" __global__ void collectives_broadcasts(uint64_t *report, collectives_
     if (seed / 16 % 6 < 2) words = most / 8 / others + few;
     if (seed / 16 % 6 == 2) words = rushmem::impl::least_wide_of_block / 8 - 4 + few;
     if (8 * words > a.room) words = few;
+    uint64_t *const src = seed / 128 % 4 == 0 ? private_words : a.src;
     if (me == root) {
-      for (size_t w = threadIdx.x; w < words; w += blockDim.x) a.src[w] = mix(seed, w);
+      for (size_t w = threadIdx.x; w < words; w += blockDim.x) src[w] = mix(seed, w);
     } else if (seed % 4 == 0) {
       for (uint64_t k = mix(seed, static_cast<uint64_t>(me)) % 256; k != 0; --k) {
         if (rushmem::signal_fetch(a.dst) == ~0ull) return;
       }
     }
-    rushmem::broadcast<rushmem::block>(t, a.dst, a.src, words, root);
+    rushmem::broadcast<rushmem::block>(t, a.dst, src, words, root);
     for (size_t w = threadIdx.x; w < words; w += blockDim.x) CHECK_EQ(report, a.dst[w], mix(seed, w), static_cast<uint64_t>(i));
     __syncthreads();
   }

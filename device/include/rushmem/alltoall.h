@@ -7,21 +7,16 @@
 namespace rushmem {
 namespace impl {
 
-/* The calls that are neither small nor of few words, out of line (small.h). */
+/* The calls that are neither small nor of few words, out of line (small.h): direct ones, and others. */
+template <typename Scope, typename T> RUSHMEM_OUTLINED_LARGE void alltoall_direct(team t, T *dst, const T *src, size_t n) {
+  direct_call<Scope>(t, tag_of(RUSHMEM_COLLECTIVE_ALLTOALL, n * sizeof(T), 1), [=](const call<Scope> &c) {
+    char *block_ = reinterpret_cast<char *>(dst + static_cast<size_t>(c.t.raw.my_pe) * n);
+    write_to_all<unit_of<T>::value>(c, block_, reinterpret_cast<const char *>(src), n * sizeof(T), n * sizeof(T));
+  });
+}
 template <typename Scope, typename T> RUSHMEM_OUTLINED_LARGE void alltoall_any(team t, T *dst, const T *src, size_t n) {
-  const size_t count = static_cast<size_t>(t.raw.n_pes) * n, me = static_cast<size_t>(t.raw.my_pe);
-  /* In place, a block could arrive before the one that it replaces has left. */
-  const bool direct = is_large_to_write<Scope>(t, n * sizeof(T)) && dst != src && is_symmetric(dst, count * sizeof(T));
-  call<Scope> c(t, tag_of(RUSHMEM_COLLECTIVE_ALLTOALL, n * sizeof(T), direct), direct);
-  if (direct) {
-    c.meet_first();
-    write_to_all<unit_of<T>::value>(c, reinterpret_cast<char *>(dst + me * n), reinterpret_cast<const char *>(src),
-                                    n * sizeof(T), n * sizeof(T));
-    c.meet_behind_puts();
-    written(c);
-  } else {
-    exchange<Scope>(c, words_of<T>(n), words_from<T, true>{src, n}, block_each<T>{dst, n});
-  }
+  call<Scope> c(t, tag_of(RUSHMEM_COLLECTIVE_ALLTOALL, n * sizeof(T), 0));
+  exchange<Scope>(c, words_of<T>(n), words_from<T, true>{src, n}, block_each<T>{dst, n});
   c.end();
 }
 
@@ -43,6 +38,11 @@ RUSHMEM_DEVICE void alltoall(const team &t, T *dst, const T *src, size_t n) {
   const impl::block_each<T> sink{dst, n};
   if (impl::small_exchange<Scope>(t, RUSHMEM_COLLECTIVE_ALLTOALL, n * sizeof(T), 0, source, sink)) return;
   if (impl::few_exchange<Scope>(t, RUSHMEM_COLLECTIVE_ALLTOALL, n * sizeof(T), 0, source, sink)) return;
+  const size_t count = static_cast<size_t>(t.raw.n_pes) * n;
+  /* In place, a block could arrive before the one that it replaces has left. */
+  if (impl::is_large_to_write<Scope>(t, n * sizeof(T)) && dst != src && impl::is_symmetric(dst, count * sizeof(T))) {
+    return impl::alltoall_direct<Scope, T>(t, dst, src, n);
+  }
   impl::alltoall_any<Scope, T>(t, dst, src, n);
 }
 

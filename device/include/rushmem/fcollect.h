@@ -2,7 +2,7 @@
 #ifndef RUSHMEM_FCOLLECT_H
 #define RUSHMEM_FCOLLECT_H
 
-#include <rushmem/impl/coll/direct.h>
+#include <rushmem/impl/coll/between.h>
 #include <rushmem/impl/coll/few.h>
 #include <rushmem/impl/coll/wide.h>
 
@@ -22,20 +22,16 @@ template <typename T> struct block_each {
   RUSHMEM_DEVICE void done_whole(size_t, uint32_t) {}
 };
 
-/* The calls that are neither small nor of few words, out of line (small.h). */
-template <typename Scope, typename T> RUSHMEM_OUTLINED_LARGE void fcollect_any(team t, T *dst, const T *src, size_t n) {
-  const size_t count = static_cast<size_t>(t.raw.n_pes) * n;
-  const bool direct = is_large_to_write<Scope>(t, n * sizeof(T)) && is_symmetric(dst, count * sizeof(T));
-  call<Scope> c(t, tag_of(RUSHMEM_COLLECTIVE_FCOLLECT, n * sizeof(T), direct), direct);
-  if (direct) {
-    char *block_ = reinterpret_cast<char *>(dst + static_cast<size_t>(t.raw.my_pe) * n);
-    c.meet_first();
+/* The calls that are neither small nor of few words, out of line (small.h): direct ones, and others. */
+template <typename Scope, typename T> RUSHMEM_OUTLINED_LARGE void fcollect_direct(team t, T *dst, const T *src, size_t n) {
+  direct_call<Scope>(t, tag_of(RUSHMEM_COLLECTIVE_FCOLLECT, n * sizeof(T), 1), [=](const call<Scope> &c) {
+    char *block_ = reinterpret_cast<char *>(dst + static_cast<size_t>(c.t.raw.my_pe) * n);
     write_to_all<unit_of<T>::value>(c, block_, reinterpret_cast<const char *>(src), 0, n * sizeof(T));
-    c.meet_behind_puts();
-    written(c);
-  } else {
-    exchange<Scope>(c, words_of<T>(n), words_from<T, false>{src, n}, block_each<T>{dst, n});
-  }
+  });
+}
+template <typename Scope, typename T> RUSHMEM_OUTLINED_LARGE void fcollect_any(team t, T *dst, const T *src, size_t n) {
+  call<Scope> c(t, tag_of(RUSHMEM_COLLECTIVE_FCOLLECT, n * sizeof(T), 0));
+  exchange<Scope>(c, words_of<T>(n), words_from<T, false>{src, n}, block_each<T>{dst, n});
   c.end();
 }
 
@@ -55,6 +51,10 @@ RUSHMEM_DEVICE void fcollect(const team &t, T *dst, const T *src, size_t n) {
   const impl::block_each<T> sink{dst, n};
   if (impl::small_exchange<Scope>(t, RUSHMEM_COLLECTIVE_FCOLLECT, n * sizeof(T), 0, source, sink)) return;
   if (impl::few_exchange<Scope>(t, RUSHMEM_COLLECTIVE_FCOLLECT, n * sizeof(T), 0, source, sink)) return;
+  const size_t count = static_cast<size_t>(t.raw.n_pes) * n;
+  if (impl::is_large_to_write<Scope>(t, n * sizeof(T)) && impl::is_symmetric(dst, count * sizeof(T))) {
+    return impl::fcollect_direct<Scope, T>(t, dst, src, n);
+  }
   impl::fcollect_any<Scope, T>(t, dst, src, n);
 }
 

@@ -9,6 +9,7 @@
 #ifndef RUSHMEM_REDUCE_H
 #define RUSHMEM_REDUCE_H
 
+#include <rushmem/impl/coll/between.h>
 #include <rushmem/impl/coll/combine.h>
 #include <rushmem/impl/coll/few.h>
 #include <rushmem/impl/coll/wide.h>
@@ -51,36 +52,45 @@ template <typename T, typename Op, bool inclusive> struct scanning {
 };
 
 
-/* The calls that are neither small nor of few words, out of line (small.h). */
+/* The calls that are neither small nor of few words, out of line (small.h): those that read the other members'
+ * arrays, and others. */
 template <typename Scope, typename T, typename Op>
-RUSHMEM_OUTLINED_LARGE void reduce_any(team t, T *dst, const T *src, size_t n) {
+RUSHMEM_OUTLINED_LARGE void reduce_direct(team t, T *dst, const T *src, size_t n) {
+  direct_call<Scope>(t, tag_of(RUSHMEM_COLLECTIVE_REDUCE, n * sizeof(T), reduction<T, Op> + 1),
+                     [=](const call<Scope> &c) { combine_share<Op>(c, dst, src, n); });
+}
+template <typename Scope, typename T, typename Op>
+RUSHMEM_OUTLINED_LARGE void reduce_any(team t, T *dst, const T *src, size_t n, bool direct, bool stores) {
+  const uint64_t more = reduction<T, Op> + direct + (stores ? stores_alone : 0);
+  call<Scope> c(t, tag_of(RUSHMEM_COLLECTIVE_REDUCE, n * sizeof(T), more), direct);
+  if (stores) reduce_of_two<Op>(c, dst, src, n);
+  else if (direct) reduce_by_puts<Op>(c, dst, src, n);
+  else exchange<Scope>(c, words_of<T>(n), words_from<T, false>{src, n}, reducing<T, Op>{dst, n, {}});
+  c.end();
+}
+template <typename Scope, typename T, typename Op>
+RUSHMEM_DEVICE void reduce_large(const team &t, T *dst, const T *src, size_t n) {
   const size_t bytes = n * sizeof(T);
   const bool near = t.raw.all_near != 0;
   const bool direct = is_symmetric(dst, bytes) && (near ? is_large<Scope>(t, bytes) && is_symmetric(src, bytes)
                                                         : is_large_to_reduce_by_puts(t, bytes) && dst != src);
   const bool stores = direct && near && is_reduced_by_stores<Scope>(t, bytes, dst, src);
-  call<Scope> c(t, tag_of(RUSHMEM_COLLECTIVE_REDUCE, bytes, reduction<T, Op> + direct + (stores ? stores_alone : 0)), direct);
-  if (stores) reduce_of_two<Op>(c, dst, src, n);
-  else if (direct && near) reduce_direct<Op>(c, dst, src, n);
-  else if (direct) reduce_by_puts<Op>(c, dst, src, n);
-  else exchange<Scope>(c, words_of<T>(n), words_from<T, false>{src, n}, reducing<T, Op>{dst, n, {}});
-  c.end();
+  if (direct && near && !stores) reduce_direct<Scope, T, Op>(t, dst, src, n);
+  else reduce_any<Scope, T, Op>(t, dst, src, n, direct, stores);
 }
 
 template <typename Scope, typename T, typename Op>
+RUSHMEM_OUTLINED_LARGE void reducescatter_direct(team t, T *dst, const T *src, size_t n) {
+  direct_call<Scope>(t, tag_of(RUSHMEM_COLLECTIVE_REDUCESCATTER, n * sizeof(T), reduction<T, Op> + 1),
+                     [=](const call<Scope> &c) {
+                       const T *block_ = src + static_cast<size_t>(c.t.raw.my_pe) * n;
+                       combine<Op, false>(c, dst, block_, n, 0, n * sizeof(T));
+                     });
+}
+template <typename Scope, typename T, typename Op>
 RUSHMEM_OUTLINED_LARGE void reducescatter_any(team t, T *dst, const T *src, size_t n) {
-  const size_t bytes = n * sizeof(T), count = static_cast<size_t>(t.raw.n_pes) * n;
-  const T *block_ = src + static_cast<size_t>(t.raw.my_pe) * n;
-  /* In place, a member's first block would change while others read it. */
-  const bool direct = is_large<Scope>(t, bytes) && t.raw.all_near && dst != src && is_symmetric(src, count * sizeof(T));
-  call<Scope> c(t, tag_of(RUSHMEM_COLLECTIVE_REDUCESCATTER, bytes, reduction<T, Op> + direct), direct);
-  if (direct) {
-    c.meet_first();
-    combine<Op, false>(c, dst, block_, n, 0, bytes);
-    c.meet();
-  } else {
-    exchange<Scope>(c, words_of<T>(n), words_from<T, true>{src, n}, reducing<T, Op>{dst, n, {}});
-  }
+  call<Scope> c(t, tag_of(RUSHMEM_COLLECTIVE_REDUCESCATTER, n * sizeof(T), reduction<T, Op>));
+  exchange<Scope>(c, words_of<T>(n), words_from<T, true>{src, n}, reducing<T, Op>{dst, n, {}});
   c.end();
 }
 
@@ -102,7 +112,7 @@ RUSHMEM_DEVICE void reduce(const team &t, T *dst, const T *src, size_t n, Op) {
   constexpr uint64_t more = impl::reduction<T, Op>;
   if (impl::small_exchange<Scope>(t, RUSHMEM_COLLECTIVE_REDUCE, n * sizeof(T), more, source, sink)) return;
   if (impl::few_exchange<Scope>(t, RUSHMEM_COLLECTIVE_REDUCE, n * sizeof(T), more, source, sink)) return;
-  impl::reduce_any<Scope, T, Op>(t, dst, src, n);
+  impl::reduce_large<Scope, T, Op>(t, dst, src, n);
 }
 
 /* Member j gets block j, of n elements, of the reduction of all members' `src`, which are n_pes() blocks.
@@ -120,6 +130,11 @@ RUSHMEM_DEVICE void reducescatter(const team &t, T *dst, const T *src, size_t n,
   constexpr uint64_t more = impl::reduction<T, Op>;
   if (impl::small_exchange<Scope>(t, RUSHMEM_COLLECTIVE_REDUCESCATTER, n * sizeof(T), more, source, sink)) return;
   if (impl::few_exchange<Scope>(t, RUSHMEM_COLLECTIVE_REDUCESCATTER, n * sizeof(T), more, source, sink)) return;
+  const size_t bytes = n * sizeof(T), count = static_cast<size_t>(t.raw.n_pes) * n;
+  /* In place, a member's first block would change while others read it. */
+  if (impl::is_large<Scope>(t, bytes) && t.raw.all_near && dst != src && impl::is_symmetric(src, count * sizeof(T))) {
+    return impl::reducescatter_direct<Scope, T, Op>(t, dst, src, n);
+  }
   impl::reducescatter_any<Scope, T, Op>(t, dst, src, n);
 }
 

@@ -63,9 +63,9 @@ template <typename Scope> struct call : slot_set<Scope> {
       : places{team_, s.room}, next(s.next), behind(s.behind), tag(s.tag), busy(s.busy) {}
   RUSHMEM_DEVICE state_of so_far() const { return {next, behind, tag, busy, room}; }
 
-  /* All threads of the scope enter, which synchronises them. A grid's call that `meets` before all else
-   * (meet_first) makes that meeting's release here, while the loads that say which phase it is are on their
-   * way: nothing of it comes between the block's barrier and the meeting. */
+  /* All threads of the scope enter, which synchronises them. A call that `meets` before all else (meet_first)
+   * makes that meeting's release here, while the loads that say which phase it is are on their way: nothing of
+   * it comes between the scope's barrier and the meeting. It says what it is once it has met. */
   RUSHMEM_DEVICE call(const team &team_, uint64_t tag_, bool meets = false)
       : places{team_, 0}, tag(static_cast<uint32_t>(tag_)), busy(0) {
     if constexpr (blocks) {
@@ -75,12 +75,16 @@ template <typename Scope> struct call : slot_set<Scope> {
       room = room_of(t);
       const phases_of_block found = tell_block(answer);
       begin(found.last, found.ended);
+      if (is_first()) take();
     } else {
       enter();
       room = room_of(t);
-      begin(load_phases(), 0);
+      const last_phases said = load_phases();
+      if (meets) release_first();
+      if (is_first()) occupy();
+      begin(said, 0);
+      if (is_first() && !meets) tell();
     }
-    if (is_first()) take();
   }
 
   /* All threads of the scope enter, which synchronises them. */
@@ -297,9 +301,9 @@ template <typename Scope> struct call : slot_set<Scope> {
   }
   /* The same before all else, of a call that was entered so. */
   RUSHMEM_DEVICE void meet_first() {
-    if constexpr (!blocks) return meet();
     if (is_idle()) return;
-    make_room();
+    if constexpr (blocks) make_room();
+    else if (is_first()) tell();
     if (static_cast<int>(group::rank()) < t.raw.n_pes - 1) meet_others();
     met();
   }

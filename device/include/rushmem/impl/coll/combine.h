@@ -121,17 +121,15 @@ RUSHMEM_DEVICE void combine(const call<Scope> &c, T *dst, const T *src, size_t n
   }
 }
 
-/* Each member combines its share of the bytes, and writes the result to all. In place, a share is read by its
- * member alone, before it is written. */
+/* Each member combines its share of the bytes, and writes the result to all, between two meetings. In place, a
+ * share is read by its member alone, before it is written. */
 template <typename Op, typename Scope, typename T>
-RUSHMEM_DEVICE void reduce_direct(call<Scope> &c, T *dst, const T *src, size_t n) {
+RUSHMEM_DEVICE void combine_share(const call<Scope> &c, T *dst, const T *src, size_t n) {
   const size_t bytes = n * sizeof(T), members = static_cast<size_t>(c.t.raw.n_pes);
   /* Shares begin at whole lines. */
   const size_t share = ((bytes + members - 1) / members + 127) / 128 * 128;
   const size_t begin = share * static_cast<size_t>(c.t.raw.my_pe), end = begin + share;
-  c.meet_first();
   combine<Op, true>(c, dst, src, n, begin < bytes ? begin : bytes, end < bytes ? end : bytes);
-  c.meet();
 }
 
 /* Elements [0, n) of this member's share: its own at `own`, and those of the others one after the other in

@@ -5,9 +5,9 @@
  * Packets take twice the bytes, wide packets a fifteenth more, and a reduction by either sends all of its
  * data to every member; the direct protocol has two meetings of all members, about 3.5 us between two H200s.
  * One block moves 46 GB/s over NVLink, so it gains by packets up to some 64 KiB (two members up to 100, but
- * more members reduce less data each by the direct one); a grid moves eight times as much, and gains up to
- * some 300 KiB, and by wide packets, of which a lane has 16 bytes at least, from 16 KiB to megabytes
- * (docs/performance.md). */
+ * more members reduce less data each by the direct one), and its root by being read beyond; a grid moves eight
+ * times as much, and gains up to some 300 KiB, and by wide packets, of which a lane has 16 bytes at least, from
+ * 16 KiB to megabytes (docs/performance.md). */
 #ifndef RUSHMEM_IMPL_COLL_LIMITS_H
 #define RUSHMEM_IMPL_COLL_LIMITS_H
 
@@ -56,7 +56,7 @@ constexpr size_t most_wide = 2 << 20;
 /* The same of a broadcast by a block, a warp or a thread, which are alike in this: members may call at
  * different ones. */
 constexpr size_t least_wide_of_block = 16 << 10;
-constexpr size_t most_wide_of_block = 256 << 10;
+constexpr size_t most_wide_of_block = 192 << 10;
 
 /* Whether it goes by wide packets. */
 RUSHMEM_DEVICE bool is_wide_broadcast(const team &t, size_t bytes) {
@@ -81,6 +81,13 @@ template <typename Scope> RUSHMEM_DEVICE bool is_wide(const team &t, size_t byte
 template <typename Scope, size_t most_of_block = most_by_packets>
 RUSHMEM_DEVICE bool is_large_to_write(const team &t, size_t bytes) {
   return t.raw.all_near ? is_large<Scope, most_of_block>(t, bytes) : bytes > most_by_messages;
+}
+
+/* Whether a broadcast that goes neither by wide packets nor by others is read by the others (pull.h), by a
+ * block, a warp or a thread. */
+template <typename Scope> RUSHMEM_DEVICE bool is_pulled(const team &t, size_t bytes) {
+  if constexpr (has_blocks<Scope>::value) return false;
+  return t.raw.all_near && t.raw.n_pes > 1 && is_large<Scope, most_by_packets_one_way>(t, bytes);
 }
 
 /* A large broadcast of a grid goes by relays (relay.h) where that saves more than its meetings cost. The root
