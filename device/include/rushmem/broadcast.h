@@ -159,25 +159,18 @@ RUSHMEM_DEVICE void broadcast_direct(call<Scope> &c, T *dst, const T *src, size_
   written(c);
 }
 
-/* The whole call if the others read the root's array, which the size and the team say, and can. */
-template <typename Scope, typename T>
-RUSHMEM_DEVICE bool pulled_broadcast(const team &t, T *dst, const T *src, size_t n, int root) {
-  if constexpr (!call<Scope>::blocks) {
-    const size_t bytes = n * sizeof(T);
-    if (!is_pulled<Scope>(t, bytes)) return false;
-    const uint64_t tag = tag_of(RUSHMEM_COLLECTIVE_BROADCAST, bytes, static_cast<uint64_t>(root) * 2 + pulled_call);
-    return broadcast_pulled<Scope, unit_of<T>::value>(t, tag, reinterpret_cast<char *>(dst), reinterpret_cast<const char *>(src),
-                                                      bytes, root);
-  }
-  return false;
-}
-
-/* The calls that go no other way, out of line (small.h). */
+/* The calls that are neither small nor of few words, out of line (small.h). */
 template <typename Scope, typename T> RUSHMEM_OUTLINED_LARGE void broadcast_any(team t, T *dst, const T *src, size_t n, int root) {
-  const bool direct = is_large_to_write<Scope, most_by_packets_one_way>(t, n * sizeof(T)) && is_symmetric(dst, n * sizeof(T));
-  const uint64_t tag = tag_of(RUSHMEM_COLLECTIVE_BROADCAST, n * sizeof(T), static_cast<uint64_t>(root) * 2 + direct);
   char *const to = reinterpret_cast<char *>(dst);
   const char *const from = reinterpret_cast<const char *>(src);
+  if constexpr (!call<Scope>::blocks) {
+    if (is_pulled<Scope>(t, n * sizeof(T))) {
+      const uint64_t pulled = tag_of(RUSHMEM_COLLECTIVE_BROADCAST, n * sizeof(T), static_cast<uint64_t>(root) * 2 + pulled_call);
+      if (broadcast_pulled<Scope, unit_of<T>::value>(t, pulled, to, from, n * sizeof(T), root)) return;
+    }
+  }
+  const bool direct = is_large_to_write<Scope, most_by_packets_one_way>(t, n * sizeof(T)) && is_symmetric(dst, n * sizeof(T));
+  const uint64_t tag = tag_of(RUSHMEM_COLLECTIVE_BROADCAST, n * sizeof(T), static_cast<uint64_t>(root) * 2 + direct);
   if constexpr (call<Scope>::blocks) {
     /* What this follows from is in the tag: the size, `direct`, and the number of blocks. */
     if (direct && is_relayed<Scope>(t, n * sizeof(T))) {
@@ -210,7 +203,6 @@ RUSHMEM_DEVICE void broadcast(const team &t, T *dst, const T *src, size_t n, int
   if (impl::rows_broadcast<Scope>(t, dst, src, n, root)) return;
   if (impl::small_broadcast<Scope>(t, dst, src, n, root)) return;
   if (impl::few_broadcast<Scope>(t, dst, src, n, root)) return;
-  if (impl::pulled_broadcast<Scope>(t, dst, src, n, root)) return;
   impl::broadcast_any<Scope, T>(t, dst, src, n, root);
 }
 
