@@ -52,8 +52,8 @@ template <typename T, typename Op, bool inclusive> struct scanning {
 };
 
 
-/* The calls that are neither small nor of few words, out of line (small.h): those that read the other members'
- * arrays, and others. */
+/* The calls that are neither small nor of few words, out of line (small.h): those that read the other
+ * members' arrays, and others. */
 template <typename Scope, typename T, typename Op>
 RUSHMEM_OUTLINED_LARGE void reduce_direct(team t, T *dst, const T *src, size_t n) {
   direct_call<Scope>(t, tag_of(RUSHMEM_COLLECTIVE_REDUCE, n * sizeof(T), reduction<T, Op> + 1),

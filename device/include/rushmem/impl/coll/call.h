@@ -63,9 +63,10 @@ template <typename Scope> struct call : slot_set<Scope> {
       : places{team_, s.room}, next(s.next), behind(s.behind), tag(s.tag), busy(s.busy) {}
   RUSHMEM_DEVICE state_of so_far() const { return {next, behind, tag, busy, room}; }
 
-  /* All threads of the scope enter, which synchronises them. A call that `meets` before all else (meet_first)
-   * makes that meeting's release here, while the loads that say which phase it is are on their way: nothing of
-   * it comes between the scope's barrier and the meeting. It says what it is once it has met. */
+  /* All threads of the scope enter, which synchronises them. A call that `meets` before all else
+   * (meet_first) makes that meeting's release here, while the loads that say which phase it is are on their
+   * way: nothing of it comes between the scope's barrier and the meeting. One by a block at most says what it
+   * is behind that (tell). */
   RUSHMEM_DEVICE call(const team &team_, uint64_t tag_, bool meets = false)
       : places{team_, 0}, tag(static_cast<uint32_t>(tag_)), busy(0) {
     if constexpr (blocks) {

@@ -121,8 +121,8 @@ RUSHMEM_DEVICE void combine(const call<Scope> &c, T *dst, const T *src, size_t n
   }
 }
 
-/* Each member combines its share of the bytes, and writes the result to all, between two meetings. In place, a
- * share is read by its member alone, before it is written. */
+/* Each member combines its share of the bytes, and writes the result to all, between two meetings. In place,
+ * a share is read by its member alone, before it is written. */
 template <typename Op, typename Scope, typename T>
 RUSHMEM_DEVICE void combine_share(const call<Scope> &c, T *dst, const T *src, size_t n) {
   const size_t bytes = n * sizeof(T), members = static_cast<size_t>(c.t.raw.n_pes);

@@ -5,9 +5,9 @@
  * Packets take twice the bytes, wide packets a fifteenth more, and a reduction by either sends all of its
  * data to every member; the direct protocol has two meetings of all members, about 3.5 us between two H200s.
  * One block moves 46 GB/s over NVLink, so it gains by packets up to some 64 KiB (two members up to 100, but
- * more members reduce less data each by the direct one), and its root by being read beyond; a grid moves eight
- * times as much, and gains up to some 300 KiB, and by wide packets, of which a lane has 16 bytes at least, from
- * 16 KiB to megabytes (docs/performance.md). */
+ * more members reduce less data each by the direct one), and a root by being read beyond; a grid moves eight
+ * times as much, and gains up to some 300 KiB, and by wide packets, of which a lane has 16 bytes at least,
+ * from 16 KiB to megabytes (docs/performance.md). */
 #ifndef RUSHMEM_IMPL_COLL_LIMITS_H
 #define RUSHMEM_IMPL_COLL_LIMITS_H
 

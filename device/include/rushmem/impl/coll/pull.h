@@ -5,8 +5,8 @@
  * It is one phase of the protocol in call.h, whose packets, one for each member, go from the root to the
  * others. Each has the array's offset in the heap, and the root's release before it. A member that has read
  * says so in its lines, as after any phase whose packets go one way; the root waits for these, as its array
- * may change once it returns. So there is one way to hear of the array and one to say that it is read, where a
- * direct call has two meetings of all. The others' `dst` is written by themselves alone.
+ * may change once it returns. So there is one way to hear of the array and one to say that it is read, where
+ * a direct call has two meetings of all. The others' `dst` is written by themselves alone.
  *
  * A root whose array is not symmetric says that instead, and the data goes another way, in a call behind this
  * one: members do not know of one another's sources. */
