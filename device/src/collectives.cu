@@ -36,6 +36,7 @@ struct alignas(2) __nv_bfloat16 {
 RUSHMEM_DEVICE void begin_on_stream(const rushmem::team &t) {
   if (threadIdx.x == 0 && t.raw.heap_base == rushmem::state().heap_base) {
     rushmem::impl::prefetch(reinterpret_cast<const char *>(t.raw.slots));
+    rushmem::impl::prefetch(reinterpret_cast<const char *>(t.raw.slots) + 128);
   }
   rushmem::impl::await_kernel_before();
 }

@@ -160,6 +160,45 @@ fn two_blocks_in_one_slot_set_are_an_error() {
     );
 }
 
+/// Blocks that take turns in a slot set. Where each acquires what the others have done, all calls are right.
+/// Where none does, a block may not know of their calls: it gets an error that says so, and nobody waits for
+/// ever. (The CPU device's caches know.)
+#[test]
+fn blocks_that_take_turns_acquire_what_others_did_or_get_an_error() {
+    const ROUNDS: usize = 60;
+    if !processes("blocks_that_take_turns_acquire_what_others_did_or_get_an_error") {
+        return;
+    }
+    for (pes, acquires) in [(2, 1), (3, 1), (2, 0), (3, 0)] {
+        testing::pes(pes).env("ACQUIRES", acquires.to_string()).env("RUSHMEM_WAIT_TIMEOUT", "30").supervise(
+            |_| {
+                let world = World::init().unwrap();
+                let acquires: i32 = std::env::var("ACQUIRES").unwrap().parse().unwrap();
+                let [dst, src, turn] = [ROUNDS, ROUNDS, 1].map(|n| world.alloc::<u64>(n).unwrap());
+                let me = world.my_pe().index() as u64;
+                src.write(&std::array::from_fn::<u64, ROUNDS, _>(|r| 1000 * me + r as u64)).unwrap();
+                let args = (&dst, &src, &turn, ROUNDS as u64, acquires);
+                match launch(&world, "faults_turns", Launch::new(3, 64), args) {
+                    Ok(()) => {
+                        let n = world.n_pes() as u64;
+                        let wanted: Vec<u64> =
+                            (0..ROUNDS as u64).map(|r| 1000 * (n * (n - 1) / 2) + n * r).collect();
+                        assert_eq!(dst.to_vec().unwrap(), wanted);
+                        println!("RIGHT");
+                    }
+                    Err(e) => println!("{:?} {e}", e.code()),
+                }
+            },
+            |job| {
+                let said: Vec<String> = job.outcomes().iter().map(|outcome| outcome.stdout.clone()).collect();
+                let right = said.iter().all(|text| text.contains("RIGHT"));
+                let unordered = said.iter().any(|text| text.contains("Busy") && text.contains("acquires"));
+                assert!(right || (unordered && acquires == 0), "{said:?}");
+            },
+        );
+    }
+}
+
 #[test]
 fn a_team_that_is_none_is_an_error() {
     if !processes("a_team_that_is_none_is_an_error") {

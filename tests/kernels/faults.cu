@@ -112,6 +112,24 @@ extern "C" __global__ void faults_slot_set_in_use(uint64_t *dst, uint64_t *src) 
   for (int i = 0; i < 100000; ++i) rushmem::reduce<rushmem::block>(t, dst + blockIdx.x, src, 1, rushmem::sum{});
 }
 
+/* Blocks make sums of one slot set in turn. One that has seen whose turn it is acquires what the others have
+ * done, or does not. */
+extern "C" __global__ void faults_turns(uint64_t *dst, uint64_t *src, uint64_t *turn, uint64_t rounds, int acquires) {
+  const rushmem::team t = rushmem::world();
+  for (uint64_t r = blockIdx.x; r < rounds; r += gridDim.x) {
+    if (threadIdx.x == 0) {
+      while (rushmem::impl::load_relaxed_word(turn) != r) rushmem::impl::pause(false);
+      if (acquires) rushmem::impl::fence_acq_rel();
+    }
+    __syncthreads();
+    rushmem::reduce<rushmem::block>(t, dst + r, src + r, 1, rushmem::sum{});
+    if (threadIdx.x == 0) {
+      rushmem::impl::fence_acq_rel();
+      rushmem::impl::store_relaxed_word(turn, r + 1);
+    }
+  }
+}
+
 /* A slot set that is none, and a team that is none. */
 extern "C" __global__ void faults_no_team(uint64_t *dst, uint64_t *src, int how) {
   rushmem::team t = rushmem::world();

@@ -12,7 +12,7 @@
 #include <rushmem/abi_queue.h>
 #include <rushmem/abi_ring.h>
 
-#define RUSHMEM_DEVICE_ABI_VERSION 11u
+#define RUSHMEM_DEVICE_ABI_VERSION 12u
 
 /* rushmem.h, the host's C ABI, has these as macros; a translation unit may include both, in either order. */
 #ifndef RUSHMEM_CMP_EQ
@@ -40,7 +40,8 @@ enum { RUSHMEM_SIGNAL_SET = 0, RUSHMEM_SIGNAL_ADD = 1 };
  *
  *   RUSHMEM_STALL_ADDRESS     `address` is not symmetric memory
  *   RUSHMEM_STALL_MISMATCH    member `from_pe` makes another call
- *   RUSHMEM_STALL_BUSY        the slot set is in use
+ *   RUSHMEM_STALL_BUSY        the slot set is in use: `seen` is RUSHMEM_TEAM_BUSY; or has been used since
+ *                             what the call has found of it, in no order: the two are `seen` and `expected`
  *   RUSHMEM_STALL_REFUSED     a request in the queue to `from_pe` failed: `width` is the syndrome, `seen` how
  *                             many are complete
  *   RUSHMEM_STALL_UNREACHED   `address` is symmetric memory that the cards have not taken
@@ -112,21 +113,31 @@ typedef struct rushmem_team {
   uint64_t first_bytes;  /* from this slot set to the next */
   uint32_t next_packets; /* packets of the slot sets behind this one */
   uint32_t wide;         /* this slot set's bytes of wide packets from one member in one phase; 0: none */
-} rushmem_team;          /* 80 bytes */
+  uint64_t right;        /* where all members are near: from this PE's memory to that of the next member, the
+                          * first one's behind the last, modulo 2^64 */
+  uint32_t pair_bytes;   /* of two near members: what a slot set's packets carry in a phase; else 0 */
+  uint32_t reserved;
+} rushmem_team;          /* 96 bytes */
 
 /* A slot set begins with this: words that this PE alone writes. Behind it lie a rushmem_sync_line
  * for each member; then packets: RUSHMEM_TEAM_PHASES times n_pes times `packets` of 16 bytes; then
  * `packets` words, for each block of a grid the last phase that it has ended (impl/coll/call.h); then, from
  * the next multiple of 128 bytes on, RUSHMEM_TEAM_WIDE times n_pes times `wide` bytes (impl/coll/wide.h). */
 typedef struct rushmem_team_slots {
-  uint64_t phase;        /* phases that have ended, of calls by one block at most */
-  uint64_t known;        /* the last phase of which this PE knows that all members have ended it */
-  uint64_t busy;         /* not 0: a collective uses this slot set */
-  uint64_t current;      /* the first phase of the last call, and its tag: for members whose wait lasts */
+  /* A line of its own, which calls by one block at most load as any other memory of theirs: in a row of calls
+   * it is in the L1 cache. The last phase that has ended here, of all calls, << 16, and how many phases ago
+   * the last one was of which this PE knows that all members have ended it (impl/coll/words.h). */
+  uint64_t ended;
+  uint64_t pad_ended[15];
+  uint64_t busy;         /* `ended`; or RUSHMEM_TEAM_BUSY: a collective uses this slot set */
+  uint64_t alone;        /* as `ended`, of calls by one block at most, for those by a grid */
   uint64_t grid[2];      /* of calls by a grid: from which phase on it has how many blocks; phases ended */
+  uint64_t current;      /* the first phase of the last call, and its tag: for members whose wait lasts */
   uint64_t arrived;      /* blocks of a grid that have come to a barrier (impl/coll/grid.h) */
-  uint64_t pad[9];
-} rushmem_team_slots;    /* 128 bytes */
+  uint64_t pad[10];
+} rushmem_team_slots;    /* 256 bytes */
+
+#define RUSHMEM_TEAM_BUSY 0xffffffffffffffffull
 
 /* Phases whose packets have places of their own: what phase p writes has been read in phase p + 4. And those
  * whose wide packets have. */
@@ -172,7 +183,7 @@ typedef struct rushmem_device_state {
    * this PE's device. No team: `slots` is 0. */
   const rushmem_team *teams;
   rushmem_queues *queues; /* the card's queues, which kernels write; null: there are none */
-} rushmem_device_state;  /* 248 bytes */
+} rushmem_device_state;  /* 264 bytes */
 
 #define RUSHMEM_NUMBERED_TEAMS 64
 

@@ -32,10 +32,14 @@ template <typename Scope = thread, typename T>
 RUSHMEM_DEVICE void alltoall(const team &t, T *dst, const T *src, size_t n) {
   RUSHMEM_TRACED(COLLECTIVE, "alltoall", Scope::rank() == 0, -1, n * sizeof(T), nullptr);
   RUSHMEM_ASSERT_ELEMENT(T);
-  if (n == 0) return;
-  if (impl::wide_move<Scope>(t, RUSHMEM_COLLECTIVE_ALLTOALL, 0, dst, n, src, n, n, -1)) return;
   const impl::words_from<T, true> source{src, n};
   const impl::block_each<T> sink{dst, n};
+  if (RUSHMEM_LIKELY((impl::is_of_pair<Scope>(t, n * sizeof(T), source, dst)))) {
+    impl::pair_exchange<Scope>(t, RUSHMEM_COLLECTIVE_ALLTOALL, n * sizeof(T), 0, source, sink);
+    return;
+  }
+  if (n == 0) return;
+  if (impl::wide_move<Scope>(t, RUSHMEM_COLLECTIVE_ALLTOALL, 0, dst, n, src, n, n, -1)) return;
   if (impl::small_exchange<Scope>(t, RUSHMEM_COLLECTIVE_ALLTOALL, n * sizeof(T), 0, source, sink)) return;
   if (impl::few_exchange<Scope>(t, RUSHMEM_COLLECTIVE_ALLTOALL, n * sizeof(T), 0, source, sink)) return;
   const size_t count = static_cast<size_t>(t.raw.n_pes) * n;

@@ -197,6 +197,11 @@ RUSHMEM_DEVICE void broadcast(const team &t, T *dst, const T *src, size_t n, int
   if (RUSHMEM_UNLIKELY(static_cast<uint32_t>(root) >= static_cast<uint32_t>(t.raw.n_pes))) {
     impl::fail(RUSHMEM_DEVICE_FAIL_BAD_PE);
   }
+  const impl::words_from<T, false> source{src, n};
+  if (RUSHMEM_LIKELY((impl::is_of_pair<Scope>(t, n * sizeof(T), source, dst)))) {
+    impl::pair_broadcast<Scope>(t, dst, src, n, root);
+    return;
+  }
   if (n == 0) return;
   const uint64_t of_root = static_cast<uint64_t>(root) * 2;
   if (impl::wide_move<Scope>(t, RUSHMEM_COLLECTIVE_BROADCAST, of_root, dst, 0, src, 0, n, root)) return;

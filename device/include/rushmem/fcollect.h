@@ -20,6 +20,10 @@ template <typename T> struct block_each {
     leave_whole(block_of(member), w, past, word_);
   }
   RUSHMEM_DEVICE void done_whole(size_t, uint32_t) {}
+  RUSHMEM_DEVICE void take_both(bool second_half, uint64_t first, uint64_t second) {
+    leave_halves(block_of(0), second_half, first);
+    leave_halves(block_of(1), second_half, second);
+  }
 };
 
 /* The calls that are neither small nor of few words, out of line (small.h): direct ones, and others. */
@@ -45,10 +49,14 @@ template <typename Scope = thread, typename T>
 RUSHMEM_DEVICE void fcollect(const team &t, T *dst, const T *src, size_t n) {
   RUSHMEM_TRACED(COLLECTIVE, "fcollect", Scope::rank() == 0, -1, n * sizeof(T), nullptr);
   RUSHMEM_ASSERT_ELEMENT(T);
-  if (n == 0) return;
-  if (impl::wide_move<Scope>(t, RUSHMEM_COLLECTIVE_FCOLLECT, 0, dst, n, src, 0, n, -1)) return;
   const impl::words_from<T, false> source{src, n};
   const impl::block_each<T> sink{dst, n};
+  if (RUSHMEM_LIKELY((impl::is_of_pair<Scope>(t, n * sizeof(T), source, dst)))) {
+    impl::pair_exchange<Scope>(t, RUSHMEM_COLLECTIVE_FCOLLECT, n * sizeof(T), 0, source, sink);
+    return;
+  }
+  if (n == 0) return;
+  if (impl::wide_move<Scope>(t, RUSHMEM_COLLECTIVE_FCOLLECT, 0, dst, n, src, 0, n, -1)) return;
   if (impl::small_exchange<Scope>(t, RUSHMEM_COLLECTIVE_FCOLLECT, n * sizeof(T), 0, source, sink)) return;
   if (impl::few_exchange<Scope>(t, RUSHMEM_COLLECTIVE_FCOLLECT, n * sizeof(T), 0, source, sink)) return;
   const size_t count = static_cast<size_t>(t.raw.n_pes) * n;

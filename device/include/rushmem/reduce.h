@@ -32,6 +32,11 @@ template <typename T, typename Op> struct reducing {
   RUSHMEM_DEVICE void done(size_t w) { set_word(dst, n, w, so_far.result()); }
   RUSHMEM_DEVICE void take_whole(int member, size_t w, uint32_t, uint64_t word_) { take(member, w, word_); }
   RUSHMEM_DEVICE void done_whole(size_t w, uint32_t past) { leave_whole(dst, w, past, so_far.result()); }
+  RUSHMEM_DEVICE void take_both(bool second_half, uint64_t first, uint64_t second) {
+    so_far.begin(first);
+    so_far.add(second);
+    leave_halves(dst, second_half, so_far.result());
+  }
 };
 
 /* The same of the members up to this one, or before it. */
@@ -105,11 +110,15 @@ template <typename Scope = thread, typename T, typename Op>
 RUSHMEM_DEVICE void reduce(const team &t, T *dst, const T *src, size_t n, Op) {
   RUSHMEM_TRACED(COLLECTIVE, "reduce", Scope::rank() == 0, -1, n * sizeof(T), nullptr);
   RUSHMEM_ASSERT_REDUCIBLE(T);
-  if (n == 0) return;
-  if (impl::wide_reduce<Scope, T, Op>(t, RUSHMEM_COLLECTIVE_REDUCE, dst, src, 0, n)) return;
   const impl::words_from<T, false> source{src, n};
   const impl::reducing<T, Op> sink{dst, n, {}};
   constexpr uint64_t more = impl::reduction<T, Op>;
+  if (RUSHMEM_LIKELY((impl::is_of_pair<Scope>(t, n * sizeof(T), source, dst)))) {
+    impl::pair_exchange<Scope>(t, RUSHMEM_COLLECTIVE_REDUCE, n * sizeof(T), more, source, sink);
+    return;
+  }
+  if (n == 0) return;
+  if (impl::wide_reduce<Scope, T, Op>(t, RUSHMEM_COLLECTIVE_REDUCE, dst, src, 0, n)) return;
   if (impl::small_exchange<Scope>(t, RUSHMEM_COLLECTIVE_REDUCE, n * sizeof(T), more, source, sink)) return;
   if (impl::few_exchange<Scope>(t, RUSHMEM_COLLECTIVE_REDUCE, n * sizeof(T), more, source, sink)) return;
   impl::reduce_large<Scope, T, Op>(t, dst, src, n);
@@ -123,11 +132,15 @@ template <typename Scope = thread, typename T, typename Op>
 RUSHMEM_DEVICE void reducescatter(const team &t, T *dst, const T *src, size_t n, Op) {
   RUSHMEM_TRACED(COLLECTIVE, "reducescatter", Scope::rank() == 0, -1, n * sizeof(T), nullptr);
   RUSHMEM_ASSERT_REDUCIBLE(T);
-  if (n == 0) return;
-  if (impl::wide_reduce<Scope, T, Op>(t, RUSHMEM_COLLECTIVE_REDUCESCATTER, dst, src, n, n)) return;
   const impl::words_from<T, true> source{src, n};
   const impl::reducing<T, Op> sink{dst, n, {}};
   constexpr uint64_t more = impl::reduction<T, Op>;
+  if (RUSHMEM_LIKELY((impl::is_of_pair<Scope>(t, n * sizeof(T), source, dst)))) {
+    impl::pair_exchange<Scope>(t, RUSHMEM_COLLECTIVE_REDUCESCATTER, n * sizeof(T), more, source, sink);
+    return;
+  }
+  if (n == 0) return;
+  if (impl::wide_reduce<Scope, T, Op>(t, RUSHMEM_COLLECTIVE_REDUCESCATTER, dst, src, n, n)) return;
   if (impl::small_exchange<Scope>(t, RUSHMEM_COLLECTIVE_REDUCESCATTER, n * sizeof(T), more, source, sink)) return;
   if (impl::few_exchange<Scope>(t, RUSHMEM_COLLECTIVE_REDUCESCATTER, n * sizeof(T), more, source, sink)) return;
   const size_t bytes = n * sizeof(T), count = static_cast<size_t>(t.raw.n_pes) * n;

@@ -10,7 +10,9 @@
  *
  * Collectives of a team meet in one of its slot sets, 0 unless the program says `team.on(set)`. On one slot
  * set a PE makes one call at a time, whichever threads or blocks make it, and all members make the same calls
- * in the same order. Calls on different slot sets, or of different teams, run at once. */
+ * in the same order. A block that goes on where another one has made calls acquires what that one did: by a
+ * barrier of the grid, by wait_until and the like, or by a fence behind a wait of its own; else the call ends
+ * with an error. Calls on different slot sets, or of different teams, run at once. */
 #ifndef RUSHMEM_TEAM_H
 #define RUSHMEM_TEAM_H
 
@@ -53,6 +55,7 @@ struct team {
     other.raw.first_bytes = raw.slot_bytes;
     other.raw.packets = raw.next_packets;
     other.raw.wide = 0;
+    if (other.raw.pair_bytes != 0) other.raw.pair_bytes = other.raw.packets * 8;
     return other;
   }
 };

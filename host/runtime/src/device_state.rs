@@ -278,6 +278,15 @@ impl DeviceState {
                     self.raw.my_pe
                 )
             }
+            RUSHMEM_STALL_BUSY if record.seen != RUSHMEM_TEAM_BUSY => {
+                return format!(
+                    "a {collective} of {team} was begun in a slot set in which calls have ended up to phase {}, and its \
+                     block knew of those up to phase {}: a block that makes calls where others have made some acquires \
+                     what they did first, by a fence behind the wait for them or a barrier of the grid",
+                    record.seen >> 16,
+                    record.expected >> 16
+                )
+            }
             RUSHMEM_STALL_BUSY => {
                 return format!(
                     "a {collective} of {team} was begun in a slot set that another collective of this PE is using; \

@@ -30,7 +30,7 @@ pub(crate) fn state_of(health: &Arc<Health>) -> DeviceState {
         trap_delay: Duration::ZERO,
         ring: 0,
         mailbox: 0,
-        world: Slots::of_world(4, false).world_team(1, 0x10400, 0x10000, true),
+        world: Slots::of_world(4, false).world_team(1, 0x10400, 0x10000, Some(1 << 32)),
         teams: 0,
         queues: 0,
     };

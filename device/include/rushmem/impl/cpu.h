@@ -84,6 +84,10 @@ template <typename P> RUSHMEM_DEVICE P load_packet(const P *from) {
   return seen;
 }
 
+/* A word that is never read while it is written. */
+RUSHMEM_DEVICE uint64_t load_plain_word(const uint64_t *from) { return load_relaxed_word(from); }
+RUSHMEM_DEVICE void store_plain_word(uint64_t *to, uint64_t value) { store_relaxed_word(to, value); }
+
 /* What checked runs note (rushmem_cpu/check.h), and nothing otherwise. A fence or quiet orders or completes
  * what this PE has issued and the thread knows of; the accesses of an nbi operation are made at any time
  * until then. A packet's words are polled together. */
@@ -191,6 +195,12 @@ RUSHMEM_DEVICE void compiler_fence() { __atomic_signal_fence(__ATOMIC_SEQ_CST); 
 
 template <typename T> RUSHMEM_DEVICE T opaque(T value) { return value; }
 RUSHMEM_DEVICE char *fixed_address(char *at) { return at; }
+RUSHMEM_DEVICE uint32_t thread_in_block_again() {
+  return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
+}
+template <typename T> RUSHMEM_DEVICE T *in_register(T *at, uint32_t) { return at; }
+RUSHMEM_DEVICE void meet_lanes() { __syncwarp(); }
+RUSHMEM_DEVICE uint32_t lane_again() { return thread_in_block_again() % 32; }
 
 RUSHMEM_DEVICE void prefetch(const void *) {}
 

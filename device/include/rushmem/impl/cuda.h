@@ -61,7 +61,7 @@ __constant__ rushmem_device_state rushmem_state = {RUSHMEM_DEVICE_ABI_VERSION,
                                                    nullptr,
                                                    0, nullptr, nullptr,
                                                    0, 0, 0, 0, 0, nullptr,
-                                                   {0, 0, 0, 0, nullptr, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, nullptr, nullptr};
+                                                   {0, 0, 0, 0, nullptr, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, nullptr, nullptr};
 #endif
 }
 
@@ -290,6 +290,17 @@ template <typename P> RUSHMEM_DEVICE P load_packet(const P *from) {
   return seen;
 }
 
+/* A word that is never read while it is written: weak accesses, which the L1 cache may serve. Who reads what
+ * another SM has written has acquired it, which drops that cache. */
+RUSHMEM_DEVICE uint64_t load_plain_word(const uint64_t *from) {
+  uint64_t value;
+  asm volatile("ld.global.u64 %0, [%1];" : "=l"(value) : "l"(from) : "memory");
+  return value;
+}
+RUSHMEM_DEVICE void store_plain_word(uint64_t *to, uint64_t value) {
+  asm volatile("st.global.u64 [%0], %1;" ::"l"(to), "l"(value) : "memory");
+}
+
 /* ---- fences ----
  *
  * What they become on sm_90, and cost: acq_rel is MEMBAR.ALL.SYS, which waits until every outstanding store
@@ -320,6 +331,35 @@ template <typename T> RUSHMEM_DEVICE T opaque(T value) {
   if constexpr (sizeof(T) == 8) asm volatile("" : "+l"(value)::"memory");
   else asm volatile("" : "+r"(value)::"memory");
   return value;
+}
+
+/* What a thread's numbers are, asked for each time. */
+RUSHMEM_DEVICE uint32_t lane_again() {
+  uint32_t lane;
+  asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));
+  return lane;
+}
+RUSHMEM_DEVICE uint32_t thread_in_block_again() {
+  uint32_t x, y, z, nx, ny;
+  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(x));
+  asm volatile("mov.u32 %0, %%tid.y;" : "=r"(y));
+  asm volatile("mov.u32 %0, %%tid.z;" : "=r"(z));
+  asm volatile("mov.u32 %0, %%ntid.x;" : "=r"(nx));
+  asm volatile("mov.u32 %0, %%ntid.y;" : "=r"(ny));
+  return x + nx * (y + ny * z);
+}
+
+/* All 32 lanes of a warp meet. Where they are together there is nothing to do: an SM issues the accesses of a
+ * warp in order. (__syncwarp() asks as well, and takes 40 cycles longer.) */
+RUSHMEM_DEVICE void meet_lanes() {
+  if (__activemask() != 0xffffffffu) __syncwarp();
+  compiler_fence();
+}
+
+/* An address that is known when a kernel begins, in a register of this thread: the compiler takes it for a
+ * constant, which it would fetch where it is used, some forty cycles. `rank`: the thread's in its block. */
+template <typename T> RUSHMEM_DEVICE T *in_register(T *at, uint32_t rank) {
+  return opaque(reinterpret_cast<T *>(reinterpret_cast<uint64_t>(at) + (rank >> 20)));
 }
 
 /* The same of an address, which may be computed once for several uses, or not at all. */

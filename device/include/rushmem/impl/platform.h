@@ -25,8 +25,8 @@
 #define RUSHMEM_UNLIKELY(condition) __builtin_expect(!!(condition), 0)
 
 /* The layout that the host mirrors. */
-static_assert(sizeof(rushmem_device_state) == 248 && sizeof(rushmem_team) == 80 && sizeof(rushmem_stall_record) == 80 &&
-                  sizeof(rushmem_sync_line) == 128 && sizeof(rushmem_team_slots) == 128,
+static_assert(sizeof(rushmem_device_state) == 264 && sizeof(rushmem_team) == 96 && sizeof(rushmem_stall_record) == 80 &&
+                  sizeof(rushmem_sync_line) == 128 && sizeof(rushmem_team_slots) == 256,
               "rushmem/abi.h");
 
 namespace rushmem {

@@ -4,7 +4,7 @@
 use std::os::raw::c_void;
 
 /// Version of the device state. A module that was compiled for another one is refused.
-pub const RUSHMEM_DEVICE_ABI_VERSION: u32 = 11;
+pub const RUSHMEM_DEVICE_ABI_VERSION: u32 = 12;
 
 /// In the table of near PEs' distances: of a PE that is not near.
 pub const RUSHMEM_NOT_NEAR: u64 = 1;
@@ -141,6 +141,9 @@ pub const RUSHMEM_TEAM_PHASES: usize = 4;
 /// Phases of a slot set whose wide packets have places of their own.
 pub const RUSHMEM_TEAM_WIDE: usize = 2;
 
+/// `busy` of a slot set that a collective uses.
+pub const RUSHMEM_TEAM_BUSY: u64 = u64::MAX;
+
 /// `rushmem_team`: what a PE knows of a team that it is a member of.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -161,6 +164,9 @@ pub struct RawTeam {
     pub first_bytes: u64,
     pub next_packets: u32,
     pub wide: u32,
+    pub right: u64,
+    pub pair_bytes: u32,
+    pub reserved: u32,
 }
 
 impl RawTeam {
@@ -174,6 +180,7 @@ impl RawTeam {
             first_bytes: self.slot_bytes,
             packets: self.next_packets,
             wide: 0,
+            pair_bytes: if self.pair_bytes == 0 { 0 } else { 8 * self.next_packets },
             ..*self
         }
     }
@@ -184,13 +191,14 @@ impl RawTeam {
 #[derive(Clone, Copy, Debug, Default)]
 #[allow(missing_docs, reason = "the header says what each is")]
 pub struct TeamSlots {
-    pub phase: u64,
-    pub known: u64,
+    pub ended: u64,
+    pub pad_ended: [u64; 15],
     pub busy: u64,
-    pub current: u64,
+    pub alone: u64,
     pub grid: [u64; 2],
+    pub current: u64,
     pub arrived: u64,
-    pub pad: [u64; 9],
+    pub pad: [u64; 10],
 }
 
 /// `rushmem_device_state`.

@@ -87,9 +87,16 @@ impl Slots {
         (self.sets + usize::from(self.hosts)) * self.set_bytes() + self.extra()
     }
 
-    /// The world as a team of this PE's device: slot sets at `at` in the heap at `heap_base`.
-    pub(crate) fn world_team(&self, my_pe: i32, at: usize, heap_base: usize, all_near: bool) -> RawTeam {
-        self.team(0, &Members::all(self.n), my_pe as usize, at, heap_base, all_near)
+    /// The world as a team of this PE's device: slot sets at `at` in the heap at `heap_base`. `near_apart`:
+    /// how far apart copies of two PEs in a row are mapped, where all are near.
+    pub(crate) fn world_team(
+        &self,
+        my_pe: i32,
+        at: usize,
+        heap_base: usize,
+        near_apart: Option<u64>,
+    ) -> RawTeam {
+        self.team(0, &Members::all(self.n), my_pe as usize, at, heap_base, near_apart)
     }
 
     /// Bytes of a team of `members`: its slot sets, and behind them the table of who they are, where kernels
@@ -107,12 +114,13 @@ impl Slots {
         me: usize,
         at: usize,
         heap_base: usize,
-        all_near: bool,
+        near_apart: Option<u64>,
     ) -> RawTeam {
         let (start, stride, table) = match members {
             Members::Steps { start, stride, .. } => (*start, *stride, 0),
             Members::List(_) => (0, 0, at + self.bytes()),
         };
+        let to_right = (members.pe((me + 1) % self.n) as u64).wrapping_sub(members.pe(me) as u64);
         RawTeam {
             my_pe: me as i32,
             n_pes: self.n as i32,
@@ -124,11 +132,14 @@ impl Slots {
             slot_sets: self.sets as u32,
             packets: self.first as u32,
             id: id as u32,
-            all_near: all_near.into(),
+            all_near: near_apart.is_some().into(),
             heap_base: heap_base as u64,
             first_bytes: bytes_of_set(self.n, self.first, self.wide) as u64,
             next_packets: self.packets as u32,
             wide: self.wide as u32,
+            right: to_right.wrapping_mul(near_apart.unwrap_or(0)),
+            pair_bytes: if self.n == 2 && near_apart.is_some() { 8 * self.first as u32 } else { 0 },
+            reserved: 0,
         }
     }
 }
@@ -150,7 +161,7 @@ mod tests {
     fn sets_do_not_overlap_and_end_where_the_team_s_memory_does() {
         for n in [1, 2, 5, 64] {
             let wide = Slots::of_world(n, true).widened().with_wide_packets();
-            let raw = wide.world_team(0, 0x40000, 0x10000, true);
+            let raw = wide.world_team(0, 0x40000, 0x10000, Some(1 << 32));
             let mut end = 0x40000;
             for set in 0..=raw.slot_sets {
                 let at = raw.on(set);

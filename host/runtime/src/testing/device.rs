@@ -59,8 +59,12 @@ pub(crate) fn state(me: usize, n: usize, base: usize, stride: usize) -> RawState
         step_inverse: 0,
         step_shift: 0,
         near_table: null(),
-        world: Slots { n, sets: 0, packets: 4, first: 4, wide: 0, hosts: false }
-            .world_team(me as i32, 0, base, true),
+        world: Slots { n, sets: 0, packets: 4, first: 4, wide: 0, hosts: false }.world_team(
+            me as i32,
+            0,
+            base,
+            Some(stride as u64),
+        ),
         teams: null(),
         queues: null_mut(),
     }

@@ -120,7 +120,12 @@ impl World {
             trap_delay,
             world: RawTeam {
                 wide: if wide_packets { slots.wide as u32 } else { 0 },
-                ..slots.world_team(me as i32, base + slots_offset(n), base, near.count() == n)
+                ..slots.world_team(
+                    me as i32,
+                    base + slots_offset(n),
+                    base,
+                    (near.count() == n).then(|| near.apart()),
+                )
             },
             teams: base + teams_offset(n),
             queues: 0,

@@ -286,7 +286,7 @@ impl World {
         }
         ready.inspect_err(|_| self.books().give(place, 0))?;
         if let (Some(check), 0) = (&self.check, plan.group.me) {
-            let raw = plan.slots.team(place.board, &plan.members, 0, at, 0, true);
+            let raw = plan.slots.team(place.board, &plan.members, 0, at, 0, None);
             let (base, first) = (self.symmetric.base() as u64, plan.members.pe(0) as i32);
             (0..=raw.slot_sets).for_each(|set| check.new_slots(raw.on(set).slots - base, first));
         }
@@ -309,7 +309,8 @@ impl World {
         let base = self.symmetric.base();
         let run = |pe: usize| (pe as u64).wrapping_sub(self.me as u64).wrapping_mul(self.near.apart());
         let all_near = members.pes().all(|pe| self.near.distance(pe as i32) == Some(run(pe)));
-        let raw = slots.team(place.board, &members, group.me, self.address(&place), base, all_near);
+        let apart = all_near.then(|| self.near.apart());
+        let raw = slots.team(place.board, &members, group.me, self.address(&place), base, apart);
         Team::new(self.rounds_of(place.board, members, from), raw, place)
     }
 

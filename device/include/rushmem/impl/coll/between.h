@@ -35,7 +35,7 @@ template <typename Scope> struct keeps_calls {
 template <typename Scope> RUSHMEM_DEVICE kept_call<Scope> &keep(const call<Scope> &c, uint32_t phases, uint32_t behind) {
   kept_call<Scope> &k = keep_here<Scope>();
   k.t = c.t;
-  k.state = {c.next + phases, behind, c.tag, 0, c.room};
+  k.state = {c.next + phases, behind, c.tag, c.idle, c.room, c.idle};
   return k;
 }
 

@@ -13,6 +13,7 @@
  * for long. So members store the phase that they have ended into their line at every other member, and
  * whichever member sends packets next, the root or another, looks at the lines first where it is farther
  * `behind`. They nearly always say so already.
+ * Who has received a packet of phase p knows what its sender knew, so nobody is ever more than five `behind`.
  *
  * A number that travels is `phase << 16 | tag`. The tag says which collective it is, of how much: members
  * whose calls differ end with an error instead of mixing them up.
@@ -46,29 +47,33 @@ template <typename Scope> struct call : slot_set<Scope> {
   using places::blocks, places::t, places::room, places::channels_of, places::room_of, places::channels;
   using places::is_idle, places::is_first, places::slots, places::lines, places::packets, places::grid_words;
   using places::ended_by_blocks, places::right, places::near_at;
-  static constexpr uint32_t far_behind = 1 << 16;
 
   uint64_t next;   /* the phase to come */
-  uint32_t behind; /* all members have ended the phase so many before it; far_behind: or an earlier one */
+  uint32_t behind; /* all members have ended the phase so many before it */
   uint32_t tag;
-  uint32_t busy;   /* in the call's first thread: whether the slot set was in use */
+  /* In the first thread: what the slot set's word `busy` was as this call took it, and what it is while
+   * nobody has taken it. The two are compared once the answer has come; before, they are the same. */
+  uint64_t busy, idle;
   bool ask_lines = false; /* only lines say that the last call, by one block at most, has ended */
 
   /* What it has besides the team, for functions that are out of line. */
   struct state_of {
     uint64_t next;
-    uint32_t behind, tag, busy, room;
+    uint32_t behind, tag;
+    uint64_t busy;
+    uint32_t room;
+    uint64_t idle;
   };
   RUSHMEM_DEVICE call(const team &team_, const state_of &s)
-      : places{team_, s.room}, next(s.next), behind(s.behind), tag(s.tag), busy(s.busy) {}
-  RUSHMEM_DEVICE state_of so_far() const { return {next, behind, tag, busy, room}; }
+      : places{team_, s.room}, next(s.next), behind(s.behind), tag(s.tag), busy(s.busy), idle(s.idle) {}
+  RUSHMEM_DEVICE state_of so_far() const { return {next, behind, tag, busy, room, idle}; }
 
   /* All threads of the scope enter, which synchronises them. A call that `meets` before all else
    * (meet_first) makes that meeting's release here, while the loads that say which phase it is are on their
    * way: nothing of it comes between the scope's barrier and the meeting. One by a block at most says what it
    * is behind that (tell). */
   RUSHMEM_DEVICE call(const team &team_, uint64_t tag_, bool meets = false)
-      : places{team_, 0}, tag(static_cast<uint32_t>(tag_)), busy(0) {
+      : places{team_, 0}, tag(static_cast<uint32_t>(tag_)), busy(0), idle(0) {
     if constexpr (blocks) {
       tag = tag_of_blocks(tag_);
       const phases_of_block answer = enter_by_blocks();
@@ -83,7 +88,7 @@ template <typename Scope> struct call : slot_set<Scope> {
       const last_phases said = load_phases();
       if (meets) release_first();
       if (is_first()) occupy();
-      begin(said, 0);
+      begin(said, 0, true);
       if (is_first() && !meets) tell();
     }
   }
@@ -136,16 +141,17 @@ template <typename Scope> struct call : slot_set<Scope> {
         }
         group::sync();
       }
-      const uint64_t alone = load_relaxed_word(&c.slots()->phase);
-      const uint64_t of_grid = load_relaxed_word(&c.grid_words()->sequence);
+      const uint64_t ended = load_plain_word(&c.slots()->ended);
       if (is_first()) c.occupy();
       if (RUSHMEM_LIKELY(static_cast<int>(group::rank()) < t.raw.n_pes - 1)) {
         fence_release();
-        c.next = later_of(opaque(alone), opaque(of_grid)) + 1;
+        c.next = (opaque(ended) >> 16) + 1;
+        if (is_first()) c.idle = ended;
         if (is_first()) c.tell();
         c.meet_lines();
       } else {
-        c.next = later_of(alone, of_grid) + 1;
+        c.next = (ended >> 16) + 1;
+        if (is_first()) c.idle = ended;
         if (is_first()) c.tell();
         c.check_busy();
       }
@@ -155,32 +161,41 @@ template <typename Scope> struct call : slot_set<Scope> {
   }
   struct meets_only {};
   RUSHMEM_DEVICE call(const team &team_, uint64_t tag_, meets_only)
-      : places{team_, 0}, next(0), behind(0), tag(static_cast<uint32_t>(tag_)), busy(0) {
+      : places{team_, 0}, next(0), behind(0), tag(static_cast<uint32_t>(tag_)), busy(0), idle(0) {
     enter();
   }
-  RUSHMEM_DEVICE static uint64_t later_of(uint64_t a, uint64_t b) { return a >= b ? a : b; }
   RUSHMEM_DEVICE void check_team() const {
     if (RUSHMEM_UNLIKELY(!t.raw.slots || t.raw.heap_base != state().heap_base)) fail(RUSHMEM_DEVICE_FAIL_TEAM);
   }
 
   RUSHMEM_DEVICE last_phases load_phases() const {
-    return {load_packet(reinterpret_cast<const packet *>(&slots()->phase)), load_packet(grid_words())};
+    if constexpr (blocks) {
+      return {load_relaxed_word(&slots()->alone), load_packet(grid_words())};
+    } else {
+      return {load_plain_word(&slots()->ended), {}};
+    }
   }
 
-  /* All that has ended, as words of the slot set say: phases by calls of one block at most and how many of
-   * them all members have ended; what block 0 has left; what this block has. */
-  RUSHMEM_DEVICE void begin(const last_phases &said, uint64_t own) {
-    const packet &alone = said.alone, &of_grid = said.of_grid;
+  /* All that has ended, as words of the slot set say: phases by calls of one block at most and which of them
+   * all members have ended; what block 0 has left; what this block has. One block at most: of all calls.
+   * `taken`: the slot set has been taken, which others do later. */
+  RUSHMEM_DEVICE void begin(const last_phases &said, uint64_t own, bool taken = false) {
+    const packet &of_grid = said.of_grid;
+    const uint64_t alone = said.alone >> 16;
     uint64_t last = of_grid.sequence;
     if constexpr (blocks) {
       if ((of_grid.value & 0xffff) == channels()) last = of_grid.value >> 16;
       if (own > last) last = own;
     }
     behind = RUSHMEM_TEAM_PHASES;
-    if (alone.value >= last) {
-      last = alone.value;
-      behind = alone.value - alone.sequence < far_behind ? static_cast<uint32_t>(alone.value - alone.sequence) + 1 : far_behind;
-      ask_lines = behind > 2;
+    if (!blocks || alone >= last) {
+      last = alone;
+      behind = ended_ago(said.alone) + 1;
+      ask_lines = behind > 2 && (said.alone & ended_by_grid) == 0;
+    }
+    if (!blocks && is_first()) {
+      idle = said.alone;
+      if (!taken) busy = idle;
     }
     next = last + 1;
   }
@@ -190,7 +205,9 @@ template <typename Scope> struct call : slot_set<Scope> {
     occupy();
     tell();
   }
-  RUSHMEM_DEVICE void occupy() { busy = swap_word(reinterpret_cast<uint32_t *>(&slots()->busy), uint32_t(1)); }
+  RUSHMEM_DEVICE void occupy() { busy = swap_word(&slots()->busy, uint64_t(RUSHMEM_TEAM_BUSY)); }
+  /* Whether the slot set was in use, or to one block: has been used since what this call has found. */
+  RUSHMEM_DEVICE bool was_busy() const { return blocks ? busy == RUSHMEM_TEAM_BUSY : busy != idle; }
   RUSHMEM_DEVICE void tell() const {
     store_relaxed_word(&slots()->current, number(next));
     note_call(t.raw.slots - t.raw.heap_base, next, tag, t.world_pe(0));
@@ -217,8 +234,8 @@ template <typename Scope> struct call : slot_set<Scope> {
 
   /* Once something is on its way to others: the answer has come meanwhile. */
   RUSHMEM_DEVICE void check_busy() {
-    if (RUSHMEM_UNLIKELY(busy != 0)) stop_for_good(RUSHMEM_STALL_BUSY, &slots()->busy, 0, 1, -1);
-    busy = 0;
+    if (RUSHMEM_UNLIKELY(was_busy())) stop_for_good(RUSHMEM_STALL_BUSY, &slots()->busy, idle, busy, -1);
+    busy = idle;
   }
 
   /* Ends the launch, with a report that says why. */
@@ -238,7 +255,7 @@ template <typename Scope> struct call : slot_set<Scope> {
     RUSHMEM_DEVICE void unsatisfied_by(const call &c, const uint64_t *word_, Expected expected, uint64_t seen, int member) {
       pause(polls == 0);
       /* Of a call that has not asked yet (small.h): by now the answer is there. */
-      if (RUSHMEM_UNLIKELY(c.busy != 0)) c.stop_for_good(RUSHMEM_STALL_BUSY, &c.slots()->busy, 0, 1, -1);
+      if (RUSHMEM_UNLIKELY(c.was_busy())) c.stop_for_good(RUSHMEM_STALL_BUSY, &c.slots()->busy, c.idle, c.busy, -1);
       if (RUSHMEM_UNLIKELY(++polls == mark.next)) {
         const uint64_t *current = c.t.raw.all_near ? &c.slots()->current : nullptr;
         mark = stop_in_call(polls, mark.since, word_, c.about(), c.t.world_pe(member), expected(), seen, current);
@@ -360,7 +377,7 @@ template <typename Scope> struct call : slot_set<Scope> {
     group::sync();
     show(next);
     ++next;
-    if (behind < far_behind) ++behind;
+    if (behind <= RUSHMEM_TEAM_PHASES) ++behind;
   }
 
   /* Before this PE sends packets. Where it is too far behind, the phase before this one was a broadcast's,
@@ -429,10 +446,13 @@ template <typename Scope> struct call : slot_set<Scope> {
   /* By the first thread of block 0, given what it has found: this call by all blocks has ended. */
   RUSHMEM_DEVICE void leave(uint64_t alone, packet of_grid) {
     if ((of_grid.value & 0xffff) != channels()) {
+      alone >>= 16;
       of_grid.value = (alone > of_grid.sequence ? alone : of_grid.sequence) << 16 | channels();
     }
     store_packet(grid_words(), of_grid.value, next - 1);
-    store_relaxed_word(&slots()->busy, uint64_t(0));
+    const uint64_t ended = ended_word(next - 1, RUSHMEM_TEAM_PHASES - 1) | ended_by_grid;
+    store_plain_word(&slots()->ended, ended);
+    store_relaxed_word(&slots()->busy, ended);
   }
 
   /* The end: what the scope's threads have written may be read by all of them, and the slot set is free. */
@@ -443,17 +463,18 @@ template <typename Scope> struct call : slot_set<Scope> {
     if constexpr (has_blocks<Scope>::meet) sync();
   }
   RUSHMEM_DEVICE void free_slots() {
-    if (group::rank() == 0) {
-      if constexpr (blocks) {
-        if (!is_idle()) store_relaxed_word(ended_by_blocks() + block_in_grid(), next - 1);
-        if (block_in_grid() == 0) leave(load_relaxed_word(&slots()->phase), load_packet(grid_words()));
-      } else {
-        store_relaxed_word(&slots()->phase, next - 1);
-        /* What is there says less, and is true. */
-        if (behind < far_behind) store_relaxed_word(&slots()->known, next > behind ? next - behind : 0);
-        store_relaxed_word(&slots()->busy, uint64_t(0));
-      }
+    if (group::rank() != 0) return;
+    if constexpr (blocks) {
+      if (!is_idle()) store_relaxed_word(ended_by_blocks() + block_in_grid(), next - 1);
+      if (block_in_grid() == 0) leave(load_relaxed_word(&slots()->alone), load_packet(grid_words()));
+    } else {
+      leave_alone(slots(), ended_word(next - 1, behind - 1));
     }
+  }
+  /* By the first thread: this call by one block at most has ended. */
+  RUSHMEM_DEVICE static void leave_alone(rushmem_team_slots *set, uint64_t ended) {
+    store_plain_word(&set->ended, ended);
+    store_packet(reinterpret_cast<packet *>(&set->busy), ended, ended);
   }
 };
 

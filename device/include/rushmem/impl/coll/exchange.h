@@ -66,6 +66,8 @@ template <typename T, bool blocks> struct words_from {
   RUSHMEM_DEVICE bool are_whole(const void *dst) const {
     return ((reinterpret_cast<uint64_t>(src) | reinterpret_cast<uint64_t>(dst) | n * sizeof(T)) & 7) == 0;
   }
+  /* Whether they are, or consist of elements of 4 bytes, of which the last one may be alone. */
+  RUSHMEM_DEVICE bool are_halves(const void *dst) const { return part_of<T>::value >= 4 || are_whole(dst); }
 };
 
 /* The same by any function of member and word. */
@@ -346,6 +348,7 @@ RUSHMEM_DEVICE void exchange(call<Scope> &c, size_t words, Source source, Sink s
     c.next = after.next;
     c.behind = after.behind;
     c.busy = after.busy;
+    c.idle = after.idle;
     /* Its last packets do not say that their senders have ended the phase before; calls by wide packets
      * ask. */
     if constexpr (!call<Scope>::blocks) {

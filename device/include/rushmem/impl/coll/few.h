@@ -60,6 +60,17 @@ RUSHMEM_DEVICE void receive_of_two(const call<Scope> &c, const Source &source, c
   }
 }
 
+/* This PE's packets at the first member to the right, worked out here as far as one can who does not know the
+ * phase. */
+struct places_to_right {
+  packet *first;   /* in phase 0 */
+  uint32_t apart;  /* from one phase to the next */
+  template <typename Scope> explicit RUSHMEM_DEVICE places_to_right(const call<Scope> &c)
+      : first(opaque(c.near_at(c.packets(0, c.t.raw.my_pe), c.right(1)))),
+        apart(opaque(static_cast<uint32_t>(c.t.raw.n_pes) * c.t.raw.packets)) {}
+  RUSHMEM_DEVICE packet *in(uint64_t phase) const { return first + static_cast<uint32_t>(phase % RUSHMEM_TEAM_PHASES) * apart; }
+};
+
 /* Such a call: `words` for each member from `source`, to `sink` (exchange.h). */
 template <typename Scope, typename Source, typename Sink>
 RUSHMEM_DEVICE void exchange_few(const team &t, uint64_t tag, size_t words, Source source, Sink sink) {
@@ -133,18 +144,17 @@ RUSHMEM_DEVICE void exchange_few(const team &t, uint64_t tag, size_t words, Sour
   } else if (blocks && n == 0 && group::rank() == 0) {
     hear_all(c, c.next, t.raw.my_pe);
   }
+  if (call<Scope>::is_first()) c.check_busy();
+  group::sync();
   if constexpr (blocks) {
-    if (call<Scope>::is_first()) c.check_busy();
-    group::sync();
     if (group::rank() == 0) {
       store_relaxed_word(c.ended_by_blocks() + block_in_grid(), c.next);
       ++c.next;
-      if (block_in_grid() == 0) c.leave(answer.last.alone.value, answer.last.of_grid);
+      if (block_in_grid() == 0) c.leave(answer.last.alone, answer.last.of_grid);
     }
     if constexpr (has_blocks<Scope>::meet) c.sync();
   } else {
-    group::sync();
-    if (group::rank() == 0) leave_slots(c, c.next - 1);
+    if (group::rank() == 0) c.leave_alone(c.slots(), ended_word(c.next, 1));
   }
 }
 

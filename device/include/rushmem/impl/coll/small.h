@@ -1,65 +1,32 @@
 /* Calls whose words are so few that each thread of the scope has one at most, between members that are near.
- * They are one phase of the protocol in call.h, on the same packets, written for the time of one message:
+ * They are one phase of the protocol in call.h, on the same packets:
  *
  * - A thread without a word does nothing but meet the others twice.
  * - What the slot set says and the word to send are loaded together.
  * - The word that says that the slot set is in use is taken while the packets are on their way.
  *
- * Blocks that do not wait for one another make such calls, too, each in its channel.
- *
- * Other calls go by few.h, or through `call`, out of line: that code stands once in a kernel. Each member may
- * take another way. */
+ * Two members have a way of their own (pair.h). Blocks that do not wait for one another make such calls, too,
+ * each in its channel. Other calls go by few.h, or through `call`. Each member may take another way. */
 #ifndef RUSHMEM_IMPL_COLL_SMALL_H
 #define RUSHMEM_IMPL_COLL_SMALL_H
 
-#include <rushmem/impl/coll/exchange.h>
-#include <rushmem/impl/coll/limits.h>
+#include <rushmem/impl/coll/pair.h>
 
 namespace rushmem {
 namespace impl {
 
 /* Whether a call that moves so many bytes between every two members is a small one. */
 template <typename Scope> RUSHMEM_DEVICE bool is_small(const team &t, size_t bytes) {
-  const uint32_t words = static_cast<uint32_t>((bytes + 7) / 8);
-  return bytes <= most_by_packets && words <= Scope::size() && words <= t.raw.packets && t.raw.all_near &&
-         uint64_t(static_cast<uint32_t>(bytes)) * static_cast<uint32_t>(t.raw.n_pes) <= most_by_packets;
+  const uint32_t few = static_cast<uint32_t>(bytes), n = static_cast<uint32_t>(t.raw.n_pes);
+  const uint32_t most = Scope::size() < t.raw.packets ? Scope::size() : t.raw.packets;
+  return t.raw.all_near && bytes >> 32 == 0 && few <= most * 8 && few <= most_by_packets && few * n <= most_by_packets;
 }
-
-/* Waits, each thread for itself, until packets of the next phase may be sent. */
-template <typename Scope> RUSHMEM_OUTLINED void await_room(team t, typename call<Scope>::state_of so_far) {
-  const call<Scope> c(t, so_far);
-  const uint64_t phase = c.next - RUSHMEM_TEAM_PHASES + 1;
-  for (int s = 1; s < t.raw.n_pes; ++s) c.await_line(c.right(s), phase, false);
-}
-
-/* A call that has not asked yet. Not by a grid. */
-template <typename Scope> RUSHMEM_DEVICE call<Scope> small_call(const team &t, uint64_t tag) {
-  return {t, {0, 0, static_cast<uint32_t>(tag), 0, t.raw.packets}};
-}
-
-/* This PE's packets at the first member to the right, worked out here as far as one can who does not know the
- * phase. */
-struct places_to_right {
-  packet *first;   /* in phase 0 */
-  uint32_t apart;  /* from one phase to the next */
-  template <typename Scope> explicit RUSHMEM_DEVICE places_to_right(const call<Scope> &c)
-      : first(opaque(c.near_at(c.packets(0, c.t.raw.my_pe), c.right(1)))),
-        apart(opaque(static_cast<uint32_t>(c.t.raw.n_pes) * c.t.raw.packets)) {}
-  RUSHMEM_DEVICE packet *in(uint64_t phase) const { return first + static_cast<uint32_t>(phase % RUSHMEM_TEAM_PHASES) * apart; }
-};
 
 /* Before a thread sends its packets. */
 template <typename Scope> RUSHMEM_DEVICE void make_small_room(call<Scope> &c) {
   if (RUSHMEM_LIKELY(c.behind <= RUSHMEM_TEAM_PHASES)) return;
-  await_room<Scope>(c.t, c.so_far());
+  await_room<Scope>(c.t, c.next);
   c.behind = RUSHMEM_TEAM_PHASES;
-}
-
-/* By the first thread, once all threads have loaded what this changes: the phase has ended. */
-template <typename Scope> RUSHMEM_DEVICE void leave_slots(call<Scope> &c, uint64_t known) {
-  c.check_busy();
-  store_packet(reinterpret_cast<packet *>(&c.slots()->phase), c.next, known);
-  store_relaxed_word(&c.slots()->busy, uint64_t(0));
 }
 
 /* Packets of member `first` and those behind it, in flight together. */
@@ -109,46 +76,45 @@ RUSHMEM_DEVICE void receive_from_all(const call<Scope> &c, Sink &sink, const pac
   }
 }
 
-/* `exchange` as a call by itself. */
+/* `exchange` as a call by itself. Out of line. */
 template <typename Scope, typename Source, typename Sink>
-RUSHMEM_DEVICE void exchange_small(const team &t, uint64_t tag, size_t words, Source source, Sink sink) {
+RUSHMEM_OUTLINED void exchange_small(team t, uint64_t tag, uint32_t words, Source source, Sink sink) {
   small_call<Scope>(t, tag).enter();
   const uint32_t w = Scope::rank();
-  typename call<Scope>::state_of so_far{};
+  rushmem_team_slots *const slots = small_call<Scope>(t, tag).slots();
+  uint64_t next = 0;
   if (w < words) {
     const int n = t.raw.n_pes, me = t.raw.my_pe;
     call<Scope> c = small_call<Scope>(t, tag);
     const last_phases last = c.load_phases();
     const uint64_t own = source.word(me, w), sent = Source::same ? own : source.word(c.right(1), w);
-    /* While these loads are on their way, what does not depend on them. */
-    const places_to_right places(c);
     c.begin(last, 0);
     make_small_room(c);
-    if (RUSHMEM_LIKELY(n > 1)) store_packet(places.in(c.next) + w, sent, c.number(c.next));
+    packet *const slot = c.packets(c.next, me) + w;
     RUSHMEM_ROLLED
-    for (int s = 2; s < n; ++s) {
+    for (int s = 1; s < n; ++s) {
       const int member = c.right(s);
-      store_packet(c.near_at(c.packets(c.next, me) + w, member), Source::same ? own : source.word(member, w), c.number(c.next));
+      const uint64_t value = Source::same || s == 1 ? sent : source.word(member, w);
+      store_packet(c.near_at(slot, member), value, c.number(c.next));
     }
     if (w == 0) c.take();
     receive_from_all(c, sink, c.packets(c.next, 0) + w, own, w);
     sink.done(w);
-    so_far = c.so_far();
+    c.check_busy();
+    next = c.next;
   }
   Scope::sync();
-  if (w == 0) {
-    call<Scope> c(t, so_far);
-    leave_slots(c, c.next - 1);
-  }
+  if (w == 0) call<Scope>::leave_alone(slots, ended_word(next, 1));
 }
 
 /* The end of a broadcast, whose packets went one way (call.h). */
 template <typename Scope> RUSHMEM_DEVICE void end_broadcast(call<Scope> &c) {
   loads_before_later();
+  if (Scope::rank() == 0) c.check_busy();
   Scope::sync();
-  if (Scope::rank() == 0) leave_slots(c, c.next > c.behind ? c.next - c.behind : 0);
   c.show(c.next);
-  Scope::sync();
+  const uint32_t ago = c.behind <= RUSHMEM_TEAM_PHASES ? c.behind : RUSHMEM_TEAM_PHASES;
+  if (Scope::rank() == 0) c.leave_alone(c.slots(), ended_word(c.next, ago));
 }
 
 /* `broadcast` as a call by itself. Members show that they have read the root's packets, as after any phase
@@ -214,7 +180,7 @@ template <typename Scope> struct small_part {
     if (block::rank() != 0) return;
     store_relaxed_word(c.ended_by_blocks() + block_in_grid(), c.next);
     ++c.next;
-    if (block_in_grid() == 0) c.leave(answer.last.alone.value, answer.last.of_grid);
+    if (block_in_grid() == 0) c.leave(answer.last.alone, answer.last.of_grid);
   }
 };
 
@@ -280,7 +246,7 @@ template <typename Scope, typename Source, typename Sink>
 RUSHMEM_DEVICE bool small_exchange(const team &t, uint32_t collective, size_t bytes, uint64_t more, Source source, Sink sink) {
   if constexpr (!has_blocks<Scope>::value) {
     if (!is_small<Scope>(t, bytes)) return false;
-    exchange_small<Scope>(t, tag_of(collective, bytes, more), (bytes + 7) / 8, source, sink);
+    exchange_small<Scope>(t, tag_of(collective, bytes, more), static_cast<uint32_t>((bytes + 7) / 8), source, sink);
     return true;
   } else if constexpr (!has_blocks<Scope>::meet) {
     if (!is_small_of_parts<Scope>(t, bytes)) return false;
@@ -294,7 +260,8 @@ template <typename Scope, typename T>
 RUSHMEM_DEVICE bool small_broadcast(const team &t, T *dst, const T *src, size_t n, int root) {
   const uint64_t tag = tag_of(RUSHMEM_COLLECTIVE_BROADCAST, n * sizeof(T), static_cast<uint64_t>(root) * 2);
   if constexpr (!has_blocks<Scope>::value) {
-    if (!is_small<Scope>(t, n * sizeof(T))) return false;
+    const size_t bytes = n * sizeof(T);
+    if (!is_small<Scope>(t, bytes)) return false;
     broadcast_small<Scope>(t, tag, dst, src, n, root);
     return true;
   } else if constexpr (!has_blocks<Scope>::meet) {

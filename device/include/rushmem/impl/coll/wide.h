@@ -336,7 +336,7 @@ RUSHMEM_DEVICE void exchange_wide(const team &t, uint64_t tag, const wide_array<
   if (rank == 0) {
     store_relaxed_word(c.ended_by_blocks() + block_in_grid(), c.next);
     ++c.next;
-    if (block_in_grid() == 0) c.leave(found.last.alone.value, found.last.of_grid);
+    if (block_in_grid() == 0) c.leave(found.last.alone, found.last.of_grid);
   }
   if constexpr (has_blocks<Scope>::meet) c.sync();
 }

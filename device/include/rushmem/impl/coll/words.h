@@ -46,10 +46,16 @@ RUSHMEM_OUTLINED stall_mark stop_in_call(uint32_t polls, uint64_t since, const W
                             expected, seen);
 }
 
+/* What a slot set says of a phase that has ended here, and `ago` <= 4 phases before it at all members; and
+ * whether the call was a grid's, behind which lines say nothing. */
+RUSHMEM_DEVICE uint64_t ended_word(uint64_t phase, uint32_t ago) { return phase << 16 | ago; }
+constexpr uint32_t ended_by_grid = 8;
+RUSHMEM_DEVICE uint32_t ended_ago(uint64_t word_) { return static_cast<uint32_t>(word_) % 8; }
+
 /* What a slot set says as a call begins. */
 struct last_phases {
-  packet alone;   /* phases of calls by one block at most, and how many of them all members have ended */
-  packet of_grid; /* see rushmem_team_slots::grid */
+  uint64_t alone; /* rushmem_team_slots::alone; to calls by one block at most `ended` */
+  packet of_grid; /* rushmem_team_slots::grid */
 };
 /* And what it says of one block of a grid: the last phase that this one has ended. */
 struct phases_of_block {
