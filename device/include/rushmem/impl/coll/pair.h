@@ -3,8 +3,8 @@
  * some five cycles for one, so those between the phase's arrival and the packet's departure, and between the
  * other packet's and the end, are what a call costs beside the link (docs/performance-log.md, 34):
  *
- * - Which phase it is, and whether there is room for its packets, comes in one word, from the L1 cache in a row
- *   of calls (rushmem_team_slots::ended). A packet's place and number take few instructions more.
+ * - Which phase it is, and whether there is room for its packets, comes in one word, from the L1 cache in a
+ *   row of calls (rushmem_team_slots::ended). A packet's place and number take few instructions more.
  * - What is not needed before the packet leaves is worked out while it is on its way, and the word that says
  *   that the slot set is in use is taken then.
  * - A thread asks for its number again, and addresses are in registers before the scope's threads meet: what
@@ -176,8 +176,8 @@ RUSHMEM_DEVICE void exchange_of_pair(const team &t, uint32_t collective, size_t 
   if (w == 0) one.end(t, 1);
 }
 
-/* A broadcast: packets go one way, and the members show that they are done with them, as after any phase whose
- * packets do (call.h). Nobody waits for that here. */
+/* A broadcast: packets go one way, and the members show that they are done with them, as after any phase
+ * whose packets do (call.h). Nobody waits for that here. */
 template <typename Scope, typename T>
 RUSHMEM_DEVICE void broadcast_of_pair(const team &t, T *dst, const T *src, size_t n, int root) {
   const uint32_t w = rank_again<Scope>(), bytes = static_cast<uint32_t>(n * sizeof(T));
@@ -215,7 +215,8 @@ RUSHMEM_DEVICE void broadcast_of_pair(const team &t, T *dst, const T *src, size_
   }
 }
 
-/* The same in collectives of any scope: is_of_pair() says of none with several blocks that it is such a one. */
+/* The same in collectives of any scope: is_of_pair() says of none with several blocks that it is such a
+ * one. */
 template <typename Scope, typename Source, typename Sink>
 RUSHMEM_DEVICE void pair_exchange(const team &t, uint32_t collective, size_t bytes, uint64_t more, Source source, Sink sink) {
   if constexpr (!has_blocks<Scope>::value) exchange_of_pair<Scope>(t, collective, bytes, more, source, sink);
