@@ -61,7 +61,7 @@ __constant__ rushmem_device_state rushmem_state = {RUSHMEM_DEVICE_ABI_VERSION,
                                                    nullptr,
                                                    0, nullptr, nullptr,
                                                    0, 0, 0, 0, 0, nullptr,
-                                                   {0, 0, 0, 0, nullptr, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, nullptr, nullptr};
+                                                   {0, 0, 0, 0, nullptr, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, nullptr, nullptr};
 #endif
 }
 
