@@ -107,7 +107,7 @@ template <typename Scope> struct of_pair {
     store_relaxed_word(&slots->current, number);
     note_call(t.raw.slots - t.raw.heap_base, number >> 16, static_cast<uint16_t>(number), t.world_pe(0));
   }
-  /* The same in this PE's line at the other member. */
+  /* By the first thread: the phase goes into this PE's line at the other member. */
   RUSHMEM_DEVICE void show(const team &t) const {
     rushmem_sync_line *const own = reinterpret_cast<rushmem_sync_line *>(slots_of(t) + 1) + t.raw.my_pe;
     uint64_t *const there = reinterpret_cast<uint64_t *>(reinterpret_cast<uint64_t>(&own->epoch) + t.raw.right);
@@ -142,10 +142,10 @@ template <typename Scope> RUSHMEM_DEVICE uint64_t receive_of_other(const team &t
   return seen.value;
 }
 
-/* Waits, each thread for itself, until packets of phase `next` may be sent. */
-template <typename Scope> RUSHMEM_OUTLINED void await_room(team t, uint64_t next) {
-  const call<Scope> c(t, {next, 0, 0, 0, t.raw.packets});
-  for (int s = 1; s < t.raw.n_pes; ++s) c.await_line(c.right(s), next - RUSHMEM_TEAM_PHASES + 1, false);
+/* Waits, each thread for itself, until packets of that number may be sent. */
+template <typename Scope> RUSHMEM_OUTLINED void await_room(team t, uint64_t number) {
+  const call<Scope> c(t, {number >> 16, 0, static_cast<uint16_t>(number), 0, t.raw.packets});
+  for (int s = 1; s < t.raw.n_pes; ++s) c.await_line(c.right(s), c.next - RUSHMEM_TEAM_PHASES + 1, false);
 }
 
 /* The whole call: from `source` to `sink` (exchange.h). */
@@ -163,7 +163,7 @@ RUSHMEM_DEVICE void exchange_of_pair(const team &t, uint32_t collective, size_t 
     const uint64_t own = load_halves(at_word(source.of(me), w), second);
     const uint64_t sent = Source::same ? own : load_halves(at_word(source.of(1 - me), w), second);
     const uint32_t tag = opaque(static_cast<uint32_t>(tag_of(collective, bytes, more)));
-    if (RUSHMEM_UNLIKELY(!one.begin(t, tag, ended))) await_room<Scope>(t, one.number >> 16);
+    if (RUSHMEM_UNLIKELY(!one.begin(t, tag, ended))) await_room<Scope>(t, one.number);
     store_packet(reinterpret_cast<packet *>(one.to), sent, one.number);
     one.look(t, w);
     if (w == 0) one.take(t, ended);
@@ -193,7 +193,7 @@ RUSHMEM_DEVICE void broadcast_of_pair(const team &t, T *dst, const T *src, size_
     const uint32_t tag = opaque(static_cast<uint32_t>(tag_of(RUSHMEM_COLLECTIVE_BROADCAST, bytes, static_cast<uint64_t>(root) * 2)));
     const bool has_room = one.begin(t, tag, ended);
     if (sends) {
-      if (RUSHMEM_UNLIKELY(!has_room)) await_room<Scope>(t, one.number >> 16);
+      if (RUSHMEM_UNLIKELY(!has_room)) await_room<Scope>(t, one.number);
       store_packet(reinterpret_cast<packet *>(one.to), value, one.number);
       if (w == 0) one.take(t, ended);
       if (dst != src) leave_halves(at_word(dst, w), second, value);

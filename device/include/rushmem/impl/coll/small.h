@@ -25,7 +25,7 @@ template <typename Scope> RUSHMEM_DEVICE bool is_small(const team &t, size_t byt
 /* Before a thread sends its packets. */
 template <typename Scope> RUSHMEM_DEVICE void make_small_room(call<Scope> &c) {
   if (RUSHMEM_LIKELY(c.behind <= RUSHMEM_TEAM_PHASES)) return;
-  await_room<Scope>(c.t, c.next);
+  await_room<Scope>(c.t, c.number(c.next));
   c.behind = RUSHMEM_TEAM_PHASES;
 }
 
