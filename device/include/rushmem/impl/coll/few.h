@@ -79,7 +79,7 @@ RUSHMEM_DEVICE void exchange_few(const team &t, uint64_t tag, size_t words, Sour
   constexpr bool blocks = call<Scope>::blocks;
   uint32_t tag_ = static_cast<uint32_t>(tag);
   if constexpr (blocks) tag_ = call<Scope>::tag_of_blocks(tag);
-  call<Scope> c(t, {0, 0, opaque(tag_), 0, call<Scope>::room_of(t)});
+  call<Scope> c(t, {0, 0, opaque(tag_), 0, call<Scope>::room_of(t), 0});
   phases_of_block answer{};
   if constexpr (blocks) answer = c.enter_by_blocks();
   else c.enter();

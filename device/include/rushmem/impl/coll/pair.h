@@ -23,7 +23,7 @@ namespace impl {
 
 /* A call that has not asked yet. Not by a grid. */
 template <typename Scope> RUSHMEM_DEVICE call<Scope> small_call(const team &t, uint64_t tag) {
-  return {t, {0, 0, static_cast<uint32_t>(tag), 0, t.raw.packets}};
+  return {t, {0, 0, static_cast<uint32_t>(tag), 0, t.raw.packets, 0}};
 }
 
 /* This thread's number in the scope, asked for again; whether one instruction lets the scope's threads meet,
@@ -144,7 +144,7 @@ template <typename Scope> RUSHMEM_DEVICE uint64_t receive_of_other(const team &t
 
 /* Waits, each thread for itself, until packets of that number may be sent. */
 template <typename Scope> RUSHMEM_OUTLINED void await_room(team t, uint64_t number) {
-  const call<Scope> c(t, {number >> 16, 0, static_cast<uint16_t>(number), 0, t.raw.packets});
+  const call<Scope> c(t, {number >> 16, 0, static_cast<uint16_t>(number), 0, t.raw.packets, 0});
   for (int s = 1; s < t.raw.n_pes; ++s) c.await_line(c.right(s), c.next - RUSHMEM_TEAM_PHASES + 1, false);
 }
 

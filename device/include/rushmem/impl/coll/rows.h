@@ -135,7 +135,7 @@ template <typename Scope, size_t unit>
 RUSHMEM_DEVICE void broadcast_rows(const team &t, uint64_t tag, const wide_array<unit> &source, const wide_array<unit> &dst,
                                    int root) {
   using group = typename call<Scope>::group;
-  call<Scope> c(t, {0, 0, static_cast<uint32_t>(tag), 0, t.raw.packets});
+  call<Scope> c(t, {0, 0, static_cast<uint32_t>(tag), 0, t.raw.packets, 0});
   c.enter();
   const last_phases last = c.load_phases();
   bool whole = false;

@@ -160,7 +160,7 @@ template <typename Scope> struct small_part {
   size_t w;               /* the word of this thread, which has one if its rank is less than `count` */
 
   RUSHMEM_DEVICE small_part(const team &t, uint64_t tag, size_t words)
-      : c(t, {0, 0, call<Scope>::tag_of_blocks(tag), 0, call<Scope>::room_of(t)}) {
+      : c(t, {0, 0, call<Scope>::tag_of_blocks(tag), 0, call<Scope>::room_of(t), 0}) {
     answer = c.enter_by_blocks();
     const chunks shares = chunks_of(c, words);
     count = shares.count(0);

@@ -253,7 +253,7 @@ struct rows_to_send {
  * waits for another one. */
 template <typename Scope, size_t unit, typename Sink>
 RUSHMEM_DEVICE void exchange_wide(const team &t, uint64_t tag, const wide_array<unit> &source, Sink sink, int root) {
-  call<Scope> c(t, {0, 0, opaque(call<Scope>::tag_of_blocks(tag)), 0, 0});
+  call<Scope> c(t, {0, 0, opaque(call<Scope>::tag_of_blocks(tag)), 0, 0, 0});
   /* In front of all that is read of the team: the table of another world's need not be mapped here. */
   c.check_team();
   const uint32_t rows = rows_of(source.bytes), channels = c.channels(), warps = block::size() / 32, rank = block::rank();
