@@ -38,7 +38,7 @@ pub const HEADERS: &[(&str, &str)] = headers! {
     "packed.h" "stage.h" "impl/bulk.h"
     "alltoall.h" "alltoallv.h" "barrier.h" "broadcast.h" "collect.h" "fcollect.h" "reduce.h" "team.h"
     "impl/coll/between.h" "impl/coll/call.h" "impl/coll/combine.h" "impl/coll/complex.h" "impl/coll/direct.h" "impl/coll/exchange.h" "impl/coll/few.h" "impl/coll/grid.h"
-    "impl/coll/limits.h" "impl/coll/operators.h" "impl/coll/pair.h" "impl/coll/pull.h" "impl/coll/relay.h" "impl/coll/rows.h" "impl/coll/sizes.h" "impl/coll/slot_set.h" "impl/coll/small.h" "impl/coll/wide.h" "impl/coll/words.h"
+    "impl/coll/limits.h" "impl/coll/operators.h" "impl/coll/pair.h" "impl/coll/pair_parts.h" "impl/coll/pull.h" "impl/coll/relay.h" "impl/coll/rows.h" "impl/coll/sizes.h" "impl/coll/slot_set.h" "impl/coll/small.h" "impl/coll/wide.h" "impl/coll/words.h"
     "impl/copy.h" "impl/cpu.h" "impl/cuda.h" "impl/cuda_atomic.h" "impl/help.h" "impl/net/card.h" "impl/net/mlx5.h" "impl/net/net.h" "impl/net/proxy.h" "impl/net/queue.h" "impl/net/ring.h" "impl/net/send_queue.h" "impl/platform.h" "impl/route.h" "impl/stall.h" "impl/tiles.h" "impl/trace.h" "impl/traits.h"
 };
 

@@ -79,8 +79,7 @@ template <typename Scope> struct call : slot_set<Scope> {
       const phases_of_block answer = enter_by_blocks();
       if (meets) release_first();
       room = room_of(t);
-      const phases_of_block found = tell_block(answer);
-      begin(found.last, found.ended);
+      begin_by_blocks(answer);
       if (is_first()) take();
     } else {
       enter();
@@ -108,16 +107,19 @@ template <typename Scope> struct call : slot_set<Scope> {
     if (group::rank() == 0 && !is_idle()) answer = {load_phases(), load_relaxed_word(ended_by_blocks() + block_in_grid())};
     return answer;
   }
-  /* The same in all threads, behind what they have asked for meanwhile. */
-  RUSHMEM_DEVICE static phases_of_block tell_block(const phases_of_block &answer) {
-    __shared__ last_phases last;
-    __shared__ uint64_t ended;
+  /* All threads of the block, behind what they have asked for meanwhile: begins with what the first one has
+   * found. */
+  RUSHMEM_DEVICE void begin_by_blocks(const phases_of_block &answer) {
+    __shared__ uint64_t found;
     if (group::rank() == 0) {
-      last = answer.last;
-      ended = answer.ended;
+      begin(answer.last, answer.ended);
+      found = next << 16 | behind << 1 | ask_lines;
     }
     group::sync();
-    return {last, ended};
+    const uint64_t said = found;
+    next = said >> 16;
+    behind = static_cast<uint16_t>(said) >> 1;
+    ask_lines = (said & 1) != 0;
   }
 
   /* A call that is one meeting and nothing else: what meet() and end() make of it, but with two barriers of
@@ -142,18 +144,18 @@ template <typename Scope> struct call : slot_set<Scope> {
         group::sync();
       }
       const uint64_t ended = load_plain_word(&c.slots()->ended);
-      if (is_first()) c.occupy();
-      if (RUSHMEM_LIKELY(static_cast<int>(group::rank()) < t.raw.n_pes - 1)) {
-        fence_release();
-        c.next = (opaque(ended) >> 16) + 1;
-        if (is_first()) c.idle = ended;
-        if (is_first()) c.tell();
-        c.meet_lines();
-      } else {
-        c.next = (ended >> 16) + 1;
-        if (is_first()) c.idle = ended;
-        if (is_first()) c.tell();
-        c.check_busy();
+      const bool meets = static_cast<int>(group::rank()) < t.raw.n_pes - 1;
+      if (RUSHMEM_LIKELY(meets)) fence_release();
+      c.next = (opaque(ended) >> 16) + 1;
+      if (RUSHMEM_LIKELY(meets)) c.show(c.next);
+      if (is_first()) {
+        c.idle = ended;
+        c.take();
+      }
+      c.check_busy();
+      if (RUSHMEM_LIKELY(meets)) {
+        c.await_lines(c.next, true);
+        fence_acquire();
       }
       c.met();
       c.free_slots();

@@ -96,8 +96,8 @@ RUSHMEM_DEVICE void exchange_few(const team &t, uint64_t tag, size_t words, Sour
   if (mine.first < mine.whole) load_tile<true>(word_, source, c.right(1), first + mine.first, share::known, 0);
   /* While these loads are on their way, what does not depend on them. */
   const places_to_right places(c);
-  if constexpr (blocks) answer = c.tell_block(answer);
-  c.begin(answer.last, answer.ended);
+  if constexpr (blocks) c.begin_by_blocks(answer);
+  else c.begin(answer.last, answer.ended);
   if (mine.first < n) {
     make_small_room(c);
     const uint64_t number = c.number(c.next);

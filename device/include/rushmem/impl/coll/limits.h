@@ -66,12 +66,21 @@ RUSHMEM_DEVICE bool is_wide_broadcast(const team &t, size_t bytes) {
   return rows_of(static_cast<uint32_t>(bytes)) <= t.raw.wide / row_bytes;
 }
 
+/* Words of a block up to which calls of a grid go by packets between two members, each thread with one of them
+ * (pair_parts.h); with less than that in all, others do, too. */
+constexpr uint32_t most_words_of_part = 128;
+template <typename Scope> RUSHMEM_DEVICE bool is_by_words(const team &t, size_t bytes) {
+  const uint32_t channels = call<Scope>::channels_of(t);
+  if (t.raw.n_pes != 2 || channels * most_words_of_part > t.raw.packets) return false;
+  return bytes <= 8 * most_words_of_part * channels;
+}
+
 /* Whether a call that moves so many bytes between every two members goes by wide packets. Blocks of less than
  * a warp have none: that is no different on any member. */
 template <typename Scope> RUSHMEM_DEVICE bool is_wide(const team &t, size_t bytes) {
   if constexpr (!has_blocks<Scope>::value) return false;
   if (bytes < least_wide || bytes > most_wide) return false;
-  if (!t.raw.all_near || t.raw.n_pes < 2 || block::size() < 32) return false;
+  if (!t.raw.all_near || t.raw.n_pes < 2 || block::size() < 32 || is_by_words<Scope>(t, bytes)) return false;
   const uint32_t few = static_cast<uint32_t>(bytes);
   return uint64_t(few) * static_cast<uint32_t>(t.raw.n_pes - 1) <= most_wide && rows_of(few) * row_bytes <= t.raw.wide;
 }

@@ -42,9 +42,9 @@ template <typename Scope> RUSHMEM_DEVICE void meet_at_once() {
   else Scope::sync();
 }
 
-/* Whether calls of so many bytes for each member, or from the root, are such ones; none of 0 bytes is. */
-template <typename Scope, typename Source> RUSHMEM_DEVICE bool is_of_pair(const team &t, size_t bytes, const Source &source, const void *dst) {
-  if constexpr (has_blocks<Scope>::value) return false;
+/* Whether calls of so many bytes for each member, or from the root, are such ones; none of 0 bytes is. Not of
+ * a grid. */
+template <typename Scope, typename Source> RUSHMEM_DEVICE bool is_of_pair_alone(const team &t, size_t bytes, const Source &source, const void *dst) {
   return bytes - 1 < t.raw.pair_bytes && bytes <= Scope::size() * 8 && meets_at_once<Scope>() && source.are_halves(dst);
 }
 
@@ -203,7 +203,8 @@ RUSHMEM_DEVICE void broadcast_of_pair(const team &t, T *dst, const T *src, size_
       one.look(t, w);
       if (w == 0) one.take(t, ended);
       T *const to = opaque(at_word(dst, w));
-      leave_halves(to, second, receive_of_other(t, one));
+      const uint64_t value = receive_of_other(t, one);
+      leave_halves(to, second, value);
       loads_before_later();
     }
     one.check(t);
@@ -213,16 +214,6 @@ RUSHMEM_DEVICE void broadcast_of_pair(const team &t, T *dst, const T *src, size_
     one.show(t);
     one.end(t, ago);
   }
-}
-
-/* The same in collectives of any scope: is_of_pair() says of none with several blocks that it is such a
- * one. */
-template <typename Scope, typename Source, typename Sink>
-RUSHMEM_DEVICE void pair_exchange(const team &t, uint32_t collective, size_t bytes, uint64_t more, Source source, Sink sink) {
-  if constexpr (!has_blocks<Scope>::value) exchange_of_pair<Scope>(t, collective, bytes, more, source, sink);
-}
-template <typename Scope, typename T> RUSHMEM_DEVICE void pair_broadcast(const team &t, T *dst, const T *src, size_t n, int root) {
-  if constexpr (!has_blocks<Scope>::value) broadcast_of_pair<Scope>(t, dst, src, n, root);
 }
 
 }  // namespace impl

@@ -5,12 +5,12 @@
  * - What the slot set says and the word to send are loaded together.
  * - The word that says that the slot set is in use is taken while the packets are on their way.
  *
- * Two members have a way of their own (pair.h). Blocks that do not wait for one another make such calls, too,
+ * Two members have a way of their own (pair.h, pair_parts.h). Blocks that do not wait for one another make such calls, too,
  * each in its channel. Other calls go by few.h, or through `call`. Each member may take another way. */
 #ifndef RUSHMEM_IMPL_COLL_SMALL_H
 #define RUSHMEM_IMPL_COLL_SMALL_H
 
-#include <rushmem/impl/coll/pair.h>
+#include <rushmem/impl/coll/pair_parts.h>
 
 namespace rushmem {
 namespace impl {
@@ -136,7 +136,8 @@ RUSHMEM_DEVICE void broadcast_small(const team &t, uint64_t tag, T *dst, const T
       if (dst != src) set_word(dst, n, w, value);
     } else {
       if (w == 0) c.take();
-      set_word(dst, n, w, c.receive(c.packets(c.next, root) + w, c.next, root));
+      const uint64_t value = c.receive(c.packets(c.next, root) + w, c.next, root);
+      set_word(dst, n, w, value);
       c.received_from(root);
     }
   }
@@ -155,7 +156,7 @@ template <typename Scope> RUSHMEM_DEVICE bool is_small_of_parts(const team &t, s
 /* This block's part of such a call. */
 template <typename Scope> struct small_part {
   call<Scope> c;
-  phases_of_block answer; /* of the slot set */
+  phases_of_block answer; /* of the slot set, in the first thread */
   uint32_t count;         /* this channel's words */
   size_t w;               /* the word of this thread, which has one if its rank is less than `count` */
 
@@ -169,8 +170,7 @@ template <typename Scope> struct small_part {
 
   /* All threads of the block, behind the loads of what they send. */
   RUSHMEM_DEVICE void begin() {
-    answer = c.tell_block(answer);
-    c.begin(answer.last, answer.ended);
+    c.begin_by_blocks(answer);
   }
 
   /* All threads of the block, when theirs is done. */
@@ -236,7 +236,9 @@ RUSHMEM_DEVICE void broadcast_parts(const team &t, uint64_t tag, T *dst, const T
   if (call<Scope>::is_first()) c.take();
   if (sends && dst != src) set_word(dst, n, part.w, value);
   if (!sends && rank < part.count) set_word(dst, n, part.w, c.receive(c.packets(c.next, root) + rank, c.next, root));
-  if (rank == 0) hear_all(c, c.next, part.count == 0 ? t.raw.my_pe : root);
+  if (rank == 0) {
+    hear_all(c, c.next, part.count == 0 ? t.raw.my_pe : root);
+  }
   loads_before_later();
   part.end();
 }

@@ -249,8 +249,8 @@ struct rows_to_send {
 
 /* A call: `source` of each member to the others and to `sink`; of member `root` alone where that is one. Rows
  * are loaded, stored and polled two at a time: the next ones are loaded before these are stored, behind which
- * their loads would wait. What does not depend on the phase is worked out before that is known, and no load
- * waits for another one. */
+ * their loads would wait. What does not depend on the phase is worked out before that is known, in kernels on
+ * streams before their turn, and no load waits for another one. */
 template <typename Scope, size_t unit, typename Sink>
 RUSHMEM_DEVICE void exchange_wide(const team &t, uint64_t tag, const wide_array<unit> &source, Sink sink, int root) {
   call<Scope> c(t, {0, 0, opaque(call<Scope>::tag_of_blocks(tag)), 0, 0, 0});
@@ -276,8 +276,7 @@ RUSHMEM_DEVICE void exchange_wide(const team &t, uint64_t tag, const wide_array<
   rows_to_send at{source.apart == 0, first, step, sends ? end : 0, 1, n};
   two_rows even, odd;
   if (at.any()) load_rows(even, source, c.right(1), first, step, at.has_second(), l);
-  const phases_of_block found = c.tell_block(answer);
-  c.begin(found.last, found.ended);
+  c.begin_by_blocks(answer);
   if (RUSHMEM_UNLIKELY(c.ask_lines)) {
     await_wide_room<Scope>(t, c.so_far());
     c.behind = RUSHMEM_TEAM_WIDE;
@@ -329,14 +328,16 @@ RUSHMEM_DEVICE void exchange_wide(const team &t, uint64_t tag, const wide_array<
     if (second) sinks[1].done(row + step, l);
     from += 2 * apart;
   }
-  if (RUSHMEM_UNLIKELY((root >= 0 || none) && rank == 0)) hear_all_apart<Scope>(t, c.so_far(), none ? me : root);
+  if (RUSHMEM_UNLIKELY((root >= 0 || none) && rank == 0)) {
+    hear_all_apart<Scope>(t, c.so_far(), none ? me : root);
+  }
   loads_before_later();
   if (call<Scope>::is_first()) c.check_busy();
   block::sync();
   if (rank == 0) {
     store_relaxed_word(c.ended_by_blocks() + block_in_grid(), c.next);
     ++c.next;
-    if (block_in_grid() == 0) c.leave(found.last.alone, found.last.of_grid);
+    if (block_in_grid() == 0) c.leave(answer.last.alone, answer.last.of_grid);
   }
   if constexpr (has_blocks<Scope>::meet) c.sync();
 }
