@@ -8,6 +8,7 @@ mod litmus;
 mod meeting;
 mod numbers;
 mod queues;
+mod rows;
 
 use std::time::{Duration, Instant};
 

@@ -207,6 +207,7 @@ RUSHMEM_DEVICE void prefetch(const void *) {}
 /* Kernels of a stream run one after the other, also those that may start early. Checked runs look at what
  * those do before this. */
 RUSHMEM_DEVICE void await_kernel_before() { note(noted_await_stream); }
+RUSHMEM_DEVICE void let_next_kernel_come() {}
 
 /* After the loads of a get: no later access is performed before them. Costs nothing on x86-64. */
 RUSHMEM_DEVICE void loads_before_later() { __atomic_thread_fence(__ATOMIC_ACQUIRE); }

@@ -379,6 +379,14 @@ RUSHMEM_DEVICE void await_kernel_before() {
 #endif
 }
 
+/* The next kernel on the stream, if it is such a one, may come, and wait, from when all blocks of this one have
+ * said so. */
+RUSHMEM_DEVICE void let_next_kernel_come() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+
 /* After the loads of a get. Their values have been stored, so they have returned: an SM issues in order, and
  * a later access of this thread cannot be performed before them. */
 RUSHMEM_DEVICE void loads_before_later() { compiler_fence(); }

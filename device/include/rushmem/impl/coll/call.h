@@ -95,6 +95,7 @@ template <typename Scope> struct call : slot_set<Scope> {
   /* All threads of the scope enter, which synchronises them. */
   RUSHMEM_DEVICE void enter() const {
     check_team();
+    await_turn();
     sync();
   }
 
@@ -362,6 +363,7 @@ template <typename Scope> struct call : slot_set<Scope> {
   }
   RUSHMEM_DEVICE void met() {
     group::sync();
+    heard_of_all();
     ++next;
     behind = 2;
   }
@@ -461,6 +463,7 @@ template <typename Scope> struct call : slot_set<Scope> {
   RUSHMEM_DEVICE void end() {
     check_busy();
     group::sync();
+    heard_of_all();
     free_slots();
     if constexpr (has_blocks<Scope>::meet) sync();
   }

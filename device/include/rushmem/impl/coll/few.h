@@ -141,8 +141,10 @@ RUSHMEM_DEVICE void exchange_few(const team &t, uint64_t tag, size_t words, Sour
     for (; i < n; i += mine.step) {
       receive_tile<false, few_words>(c, source, sink, from + i, c.next, first + i, mine.apart, n - i);
     }
+    heard_of_all();
   } else if (blocks && n == 0 && group::rank() == 0) {
     hear_all(c, c.next, t.raw.my_pe);
+    heard_of_all();
   }
   if (call<Scope>::is_first()) c.check_busy();
   group::sync();

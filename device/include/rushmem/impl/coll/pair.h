@@ -155,6 +155,7 @@ RUSHMEM_DEVICE void exchange_of_pair(const team &t, uint32_t collective, size_t 
   small_call<Scope>(t, 0).check_team();
   of_pair<Scope> one(t, w);
   const uint64_t *const ended_at = in_register(&one.slots_of(t)->ended, w);
+  await_turn();
   meet_at_once<Scope>();
   if (w * 8 < bytes) {
     const uint64_t ended = load_plain_word(ended_at);
@@ -169,6 +170,7 @@ RUSHMEM_DEVICE void exchange_of_pair(const team &t, uint32_t collective, size_t 
     if (w == 0) one.take(t, ended);
     sink.dst = opaque(at_word(sink.dst, w));
     const uint64_t theirs = receive_of_other(t, one);
+    heard_of_all();
     sink.take_both(second, me == 0 ? own : theirs, me == 0 ? theirs : own);
     one.check(t);
   }
@@ -184,6 +186,7 @@ RUSHMEM_DEVICE void broadcast_of_pair(const team &t, T *dst, const T *src, size_
   small_call<Scope>(t, 0).check_team();
   of_pair<Scope> one(t, w);
   const uint64_t *const ended_at = in_register(&one.slots_of(t)->ended, w);
+  await_turn();
   meet_at_once<Scope>();
   uint32_t ago = 1;
   if (w * 8 < bytes) {
@@ -196,6 +199,7 @@ RUSHMEM_DEVICE void broadcast_of_pair(const team &t, T *dst, const T *src, size_
       if (RUSHMEM_UNLIKELY(!has_room)) await_room<Scope>(t, one.number);
       store_packet(reinterpret_cast<packet *>(one.to), value, one.number);
       if (w == 0) one.take(t, ended);
+      heard_of_all();
       if (dst != src) leave_halves(at_word(dst, w), second, value);
       /* One more than before; as much as there is room for behind await_room. */
       ago = has_room ? ended_ago(ended) + 1 : RUSHMEM_TEAM_PHASES;
@@ -204,6 +208,7 @@ RUSHMEM_DEVICE void broadcast_of_pair(const team &t, T *dst, const T *src, size_
       if (w == 0) one.take(t, ended);
       T *const to = opaque(at_word(dst, w));
       const uint64_t value = receive_of_other(t, one);
+      heard_of_all();
       leave_halves(to, second, value);
       loads_before_later();
     }

@@ -51,6 +51,7 @@ template <typename Scope> struct part_of_pair {
   RUSHMEM_DEVICE uint64_t receive() {
     one.look(c.t, place);
     const uint64_t value = receive_of_other(c.t, one);
+    heard_of_all();
     return value;
   }
   RUSHMEM_DEVICE void take() {

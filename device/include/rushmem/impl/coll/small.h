@@ -99,6 +99,7 @@ RUSHMEM_OUTLINED void exchange_small(team t, uint64_t tag, uint32_t words, Sourc
     }
     if (w == 0) c.take();
     receive_from_all(c, sink, c.packets(c.next, 0) + w, own, w);
+    heard_of_all();
     sink.done(w);
     c.check_busy();
     next = c.next;
@@ -133,10 +134,12 @@ RUSHMEM_DEVICE void broadcast_small(const team &t, uint64_t tag, T *dst, const T
       RUSHMEM_ROLLED
       for (int s = 1; s < t.raw.n_pes; ++s) store_packet(c.near_at(to, c.right(s)), value, c.number(c.next));
       if (w == 0) c.take();
+      heard_of_all();
       if (dst != src) set_word(dst, n, w, value);
     } else {
       if (w == 0) c.take();
       const uint64_t value = c.receive(c.packets(c.next, root) + w, c.next, root);
+      heard_of_all();
       set_word(dst, n, w, value);
       c.received_from(root);
     }
@@ -206,11 +209,13 @@ RUSHMEM_DEVICE void exchange_parts(const team &t, uint64_t tag, size_t words, So
     }
     if (call<Scope>::is_first()) c.take();
     receive_from_all(c, sink, c.packets(c.next, 0) + rank, own, part.w);
+    heard_of_all();
     sink.done(part.w);
   } else if (rank == 0) {
     make_small_room(c);
     say_here(c);
     hear_all(c, c.next, me);
+    heard_of_all();
   }
   part.end();
 }
@@ -238,6 +243,7 @@ RUSHMEM_DEVICE void broadcast_parts(const team &t, uint64_t tag, T *dst, const T
   if (!sends && rank < part.count) set_word(dst, n, part.w, c.receive(c.packets(c.next, root) + rank, c.next, root));
   if (rank == 0) {
     hear_all(c, c.next, part.count == 0 ? t.raw.my_pe : root);
+    heard_of_all();
   }
   loads_before_later();
   part.end();

@@ -324,12 +324,14 @@ RUSHMEM_DEVICE void exchange_wide(const team &t, uint64_t tag, const wide_array<
       }
       theirs += t.raw.wide;
     }
+    if (root < 0) heard_of_all();
     sinks[0].done(row, l);
     if (second) sinks[1].done(row + step, l);
     from += 2 * apart;
   }
   if (RUSHMEM_UNLIKELY((root >= 0 || none) && rank == 0)) {
     hear_all_apart<Scope>(t, c.so_far(), none ? me : root);
+    heard_of_all();
   }
   loads_before_later();
   if (call<Scope>::is_first()) c.check_busy();
