@@ -61,9 +61,9 @@ impl Call {
         match self {
             Call::Reduce => stream.reduce(team, to, from, Sum),
             Call::InPlace => stream.reduce(team, from, from, Sum),
-            Call::Reducescatter => stream.reducescatter(team, to.slice(..block).unwrap(), from, Sum),
+            Call::Reducescatter => stream.reducescatter(team, &to.slice(..block).unwrap(), from, Sum),
             Call::Broadcast(root) => stream.broadcast(team, to, from, root),
-            Call::Fcollect => stream.fcollect(team, to, from.slice(..block).unwrap()),
+            Call::Fcollect => stream.fcollect(team, to, &from.slice(..block).unwrap()),
             Call::Alltoall => stream.alltoall(team, to, from),
         }
         .unwrap();
