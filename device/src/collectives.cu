@@ -29,15 +29,15 @@ struct alignas(2) __nv_bfloat16 {
 /* As many as the table may ask for (host/runtime/src/config/launches.rs). */
 #define RUSHMEM_STREAM_KERNEL __global__ void __launch_bounds__(512, 1)
 
-/* A kernel's place on its stream. It may come while the kernel before it ends (`Shape::early`), and what that one
- * wrote may still be on its way: neither the caller's memory nor the slot set may be read or written before its
- * turn. So each call waits for that in front of its first access (impl::await_turn), and works out meanwhile
- * what its arguments say. A call that accesses nothing waits here, at the end: a kernel that ended before its
- * turn would let the one behind it begin too early.
+/* A kernel's place on its stream. It may come while the kernel before it ends (`Shape::early`), and what that
+ * one wrote may still be on its way: neither the caller's memory nor the slot set may be read or written
+ * before its turn. So each call waits for that in front of its first access (impl::await_turn), and works out
+ * meanwhile what its arguments say. A call that accesses nothing waits here, at the end: a kernel that ended
+ * before its turn would let the one behind it begin too early.
  *
  * The next kernel may come once this one waits for nobody that may need a place on a GPU
- * (impl::heard_of_all). Earlier would be faster still, but kernels that wait for their turn could then take the
- * place of another stream's, for which a member waits that this call waits for.
+ * (impl::heard_of_all). Earlier would be faster still, but kernels that wait for their turn could then take
+ * the place of another stream's, for which a member waits that this call waits for.
  *
  * Each launch finds the caches of constants empty, so what every call begins with is asked for meanwhile. A
  * prefetch changes nothing that a program sees; it keeps the compiler from leaving that out. One thread of a

@@ -1,5 +1,5 @@
 //! Collectives in a row on one stream, where nothing but the stream keeps one from the next: each reads what
-//! the one before has left. On a GPU a call's kernel is there before the one before has ended, and must neither
+//! the one before has left. On a GPU a call's kernel is there before that one has ended, and may neither
 //! read nor write before its turn.
 
 use rushmem::{Prepared, Sum, SymSlice, Team};

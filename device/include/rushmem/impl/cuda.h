@@ -379,8 +379,8 @@ RUSHMEM_DEVICE void await_kernel_before() {
 #endif
 }
 
-/* The next kernel on the stream, if it is such a one, may come, and wait, from when all blocks of this one have
- * said so. */
+/* The next kernel on the stream, if it is such a one, may come, and wait, from when all blocks of this one
+ * have said so. */
 RUSHMEM_DEVICE void let_next_kernel_come() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;");

@@ -66,8 +66,8 @@ RUSHMEM_DEVICE bool is_wide_broadcast(const team &t, size_t bytes) {
   return rows_of(static_cast<uint32_t>(bytes)) <= t.raw.wide / row_bytes;
 }
 
-/* Words of a block up to which calls of a grid go by packets between two members, each thread with one of them
- * (pair_parts.h); with less than that in all, others do, too. */
+/* Words of a block up to which calls of a grid between two members go by packets and not by wide ones: a
+ * thread has one of them at most (pair_parts.h). */
 constexpr uint32_t most_words_of_part = 128;
 template <typename Scope> RUSHMEM_DEVICE bool is_by_words(const team &t, size_t bytes) {
   const uint32_t channels = call<Scope>::channels_of(t);

@@ -1,7 +1,7 @@
 /* Calls of few words between two members that are near, by a grid: each thread has one word at most. What
  * pair.h has for one block at most, in channels (call.h): a thread of each block finds out which phase it is,
- * and begins for all of them; the rest is worked out before a kernel on a stream has its turn. A block without
- * a word sends a packet that says nothing, and waits for one. */
+ * and begins for all of them; the rest is worked out before a kernel on a stream has its turn. A block
+ * without a word sends a packet that says nothing, and waits for one. */
 #ifndef RUSHMEM_IMPL_COLL_PAIR_PARTS_H
 #define RUSHMEM_IMPL_COLL_PAIR_PARTS_H
 

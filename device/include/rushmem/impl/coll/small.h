@@ -5,8 +5,9 @@
  * - What the slot set says and the word to send are loaded together.
  * - The word that says that the slot set is in use is taken while the packets are on their way.
  *
- * Two members have a way of their own (pair.h, pair_parts.h). Blocks that do not wait for one another make such calls, too,
- * each in its channel. Other calls go by few.h, or through `call`. Each member may take another way. */
+ * Two members have ways of their own (pair.h, pair_parts.h). Blocks that do not wait for one another make
+ * such calls, too, each in its channel. Other calls go by few.h, or through `call`. Each member may take
+ * another way. */
 #ifndef RUSHMEM_IMPL_COLL_SMALL_H
 #define RUSHMEM_IMPL_COLL_SMALL_H
 

@@ -10,8 +10,8 @@
 namespace rushmem {
 namespace impl {
 
-/* In front of a call's first access of memory that an earlier kernel may have written. The runtime's kernels on
- * streams are there before their turn, and wait for it behind all that a call works out from its arguments
+/* In front of a call's first access of memory that an earlier kernel may have written. The runtime's kernels
+ * on streams are there before their turn, and wait for it behind all that a call works out from its arguments
  * (device/src/collectives.cu). Others are in their turn. */
 RUSHMEM_DEVICE void await_turn() {
 #if defined(RUSHMEM_CALLS_AWAIT_TURN)
@@ -19,9 +19,9 @@ RUSHMEM_DEVICE void await_turn() {
 #endif
 }
 
-/* By a thread of each block, once it has heard of all members in this call, or its block waits for none: if all
- * blocks have, those of all members run, and the call ends whatever else takes a place on a GPU. So the next
- * kernel of the stream may come. */
+/* By a thread of each block, once it has heard of all members in this call, or its block waits for none: if
+ * all blocks have, those of all members run, and the call ends whatever else takes a place on a GPU. So the
+ * next kernel of the stream may come. */
 RUSHMEM_DEVICE void heard_of_all() {
 #if defined(RUSHMEM_CALLS_AWAIT_TURN)
   let_next_kernel_come();
