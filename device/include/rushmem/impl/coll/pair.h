@@ -207,9 +207,9 @@ RUSHMEM_DEVICE void broadcast_of_pair(const team &t, T *dst, const T *src, size_
       one.look(t, w);
       if (w == 0) one.take(t, ended);
       T *const to = opaque(at_word(dst, w));
-      const uint64_t value = receive_of_other(t, one);
+      const uint64_t received = receive_of_other(t, one);
       heard_of_all();
-      leave_halves(to, second, value);
+      leave_halves(to, second, received);
       loads_before_later();
     }
     one.check(t);

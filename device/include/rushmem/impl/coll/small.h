@@ -139,9 +139,9 @@ RUSHMEM_DEVICE void broadcast_small(const team &t, uint64_t tag, T *dst, const T
       if (dst != src) set_word(dst, n, w, value);
     } else {
       if (w == 0) c.take();
-      const uint64_t value = c.receive(c.packets(c.next, root) + w, c.next, root);
+      const uint64_t received = c.receive(c.packets(c.next, root) + w, c.next, root);
       heard_of_all();
-      set_word(dst, n, w, value);
+      set_word(dst, n, w, received);
       c.received_from(root);
     }
   }
