@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use rushmem::{ByValue, Device, Kernel, Launch, Module, Pe, Signals, SymSlice, World};
 
 use super::driver::Context;
-use super::kernels::{Family, Job, CHECK, HEAD, LINE};
+use super::kernels::{Family, Job, BARE_ROOM, CHECK, HEAD, LINE};
 use super::measure::{Part, What};
 use super::pattern::{floats, pattern};
 use super::plan::Plan;
@@ -60,6 +60,8 @@ pub(super) struct Bench<'w> {
     /// Both sides of collectives on streams.
     pub(super) collective_to: SymSlice<'w, f32>,
     pub(super) collective_from: SymSlice<'w, f32>,
+    /// Of bare collectives: what they count, and packets.
+    pub(super) room: SymSlice<'w, u64>,
     exchange: SymSlice<'w, u64>,
     modules: BTreeMap<Family, Module<'w>>,
 }
@@ -72,7 +74,9 @@ impl<'w> Bench<'w> {
             return Err(Failure::new("rushmem-perf measures between PEs: this job has one"));
         }
         let mut modules = BTreeMap::new();
-        for family in plan.specs.iter().map(|spec| spec.what.row().family).chain([Family::Local]) {
+        let bare = plan.specs.iter().any(|spec| spec.bare);
+        let families = plan.specs.iter().map(|spec| spec.what.row().family).chain([Family::Local]);
+        for family in families.chain(bare.then_some(Family::Bare)) {
             if let std::collections::btree_map::Entry::Vacant(place) = modules.entry(family) {
                 place.insert(world.load(family.source())?);
             }
@@ -106,6 +110,7 @@ impl<'w> Bench<'w> {
             signals: world.signals(1)?,
             collective_to: world.alloc_aligned::<f32>(elements, 4096)?,
             collective_from: world.alloc_aligned::<f32>(elements, 4096)?,
+            room: world.alloc_aligned::<u64>(if bare { BARE_ROOM / 8 } else { 0 }, 4096)?,
             exchange: world.alloc::<u64>(plan.samples as usize + 1)?,
             modules,
         };
@@ -114,6 +119,7 @@ impl<'w> Bench<'w> {
         bench.from.write(&pattern)?;
         let floats = floats(bench.seed, world.my_pe(), bench.collective_from.len());
         bench.collective_from.write(&floats)?;
+        bench.room.fill(0)?;
         world.barrier_all()?;
         Ok(bench)
     }

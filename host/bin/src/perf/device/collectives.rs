@@ -30,6 +30,14 @@ pub(super) struct Arrays<'b> {
 }
 
 impl<'b> Arrays<'b> {
+    pub(super) fn to(&self) -> *mut u8 {
+        self.to.as_ptr().cast()
+    }
+
+    pub(super) fn from(&self) -> *mut u8 {
+        self.from.as_ptr().cast()
+    }
+
     pub(super) fn of(bench: &'b Bench<'_>, spec: &Spec) -> Result<Arrays<'b>> {
         let (n, pes) = (elements(bench, spec), bench.world.n_pes() as usize);
         let (to, from) = match spec.what {
@@ -96,8 +104,12 @@ pub(super) fn floor(spec: &Spec) -> Result<Empty> {
     Empty::new(shape.blocks, shape.threads)
 }
 
-/// Has every PE what it should have? Collective.
-pub(super) fn told(bench: &Bench<'_>, spec: &Spec) -> Result<()> {
+/// Has every PE what it should have after the calls that `queue` puts on a stream, of each round? Collective.
+pub(super) fn told(
+    bench: &Bench<'_>,
+    spec: &Spec,
+    queue: impl Fn(&Arrays<'_>, u64, &Stream<'_>) -> Result<()>,
+) -> Result<()> {
     let _context = (spec.scope == Scope::Graph).then(|| bench.context()).transpose()?;
     let arrays = Arrays::of(bench, spec)?;
     let (world, stream) = (bench.world, bench.world.stream()?);
@@ -114,13 +126,13 @@ pub(super) fn told(bench: &Bench<'_>, spec: &Spec) -> Result<()> {
         world.barrier_all()?;
         match spec.scope {
             Scope::Graph => {
-                let graph = Graph::capture(&stream, || queue(bench, spec, &arrays, round, &stream))?;
+                let graph = Graph::capture(&stream, || queue(&arrays, round, &stream))?;
                 // All have uploaded theirs before one runs that waits for the others' (`Graph::capture`).
                 world.barrier_all()?;
                 graph.launch(&stream)?;
                 stream.synchronize()?;
             }
-            _ => queue(bench, spec, &arrays, round, &stream)?,
+            _ => queue(&arrays, round, &stream)?,
         }
         stream.synchronize()?;
         let sum = |i: usize| members.iter().skip(1).fold(members[0][i], |sum, m| sum + m[i]);

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use rushmem::{ByValue, Cmp, Launch, Pe, SignalOp, SignalRef, Stream, SymRef};
 
+use super::bare::{self, BareCall};
 use super::bench::{Bench, Rounds};
 use super::collectives::{self, Arrays};
 use super::driver::{BareCopy, Empty, Graph};
@@ -32,7 +33,7 @@ const HOST_LIMITED: u64 = 64 << 10;
 pub(super) enum Doer {
     /// The library.
     Library,
-    /// The driver: its own call in place of the library's.
+    /// The driver: its own call in place of the library's. Of collectives an empty kernel, or a bare one.
     Driver,
 }
 
@@ -63,10 +64,17 @@ pub(super) fn times(bench: &Bench<'_>, spec: &Spec, rounds: Rounds, doers: &[Doe
 
 /// Has what is no data arrived, and do barriers hold back? That of transfers is looked at where all are
 /// (`verify`). Collective.
-pub(super) fn told(bench: &Bench<'_>, spec: &Spec, rounds: Rounds) -> Result<()> {
+pub(super) fn told(bench: &Bench<'_>, spec: &Spec, doer: Doer, rounds: Rounds) -> Result<()> {
     let (seen, right) = match spec.what {
         What::HostBarrier => return holds_back(bench, spec),
-        _ if spec.stream_collective().is_some() => return collectives::told(bench, spec),
+        _ if spec.stream_collective().is_some() => {
+            return collectives::told(bench, spec, |arrays, round, stream| match doer {
+                Doer::Driver if bare::is_there(spec) => {
+                    BareCall::new(bench, spec, arrays)?.queue(round, stream)
+                }
+                _ => collectives::queue(bench, spec, arrays, round, stream),
+            })
+        }
         What::HostSignalPingpong if bench.runs(Part::Pair) => (bench.signals.at(0)?.fetch()?, rounds.total()),
         What::HostPutSignal if bench.world.my_pe().number() == 1 => (bench.signals.at(0)?.fetch()?, 1),
         What::HostP if bench.world.my_pe().number() == 1 => {
@@ -150,15 +158,16 @@ struct Sides<'b> {
     signal: SignalRef<'b>,
     peer: Pe,
     /// What the driver is to do in place of an operation.
-    bare: Option<Bare>,
+    bare: Option<Bare<'b>>,
     /// Where all PEs take part.
     arrays: Option<Arrays<'b>>,
 }
 
 /// What is measured beside an operation.
-enum Bare {
+enum Bare<'b> {
     Copy(BareCopy),
     Empty(Empty),
+    Call(BareCall<'b>),
 }
 
 impl<'b> Sides<'b> {
@@ -173,9 +182,12 @@ impl<'b> Sides<'b> {
             false => BareCopy::new(to.ptr_at(peer), Some(from.as_ptr()), n),
         };
         let word = bench.words.slice(CHECK..CHECK + 1)?;
-        let bare = match (doer, collective) {
-            (Doer::Driver, true) => Some(Bare::Empty(collectives::floor(spec)?)),
-            (Doer::Driver, false) => copy.map(Bare::Copy),
+        let bare = match (doer, &arrays) {
+            (Doer::Driver, Some(arrays)) if bare::is_there(spec) => {
+                Some(Bare::Call(BareCall::new(bench, spec, arrays)?))
+            }
+            (Doer::Driver, Some(_)) => Some(Bare::Empty(collectives::floor(spec)?)),
+            (Doer::Driver, None) => copy.map(Bare::Copy),
             (Doer::Library, _) => None,
         };
         Ok(Sides { word, signal: bench.signals.at(0)?, bare, arrays, to, from, peer })
@@ -247,6 +259,7 @@ fn queue(
     match &sides.bare {
         Some(Bare::Copy(copy)) => return copy.queue(stream),
         Some(Bare::Empty(empty)) => return empty.queue(stream),
+        Some(Bare::Call(call)) => return call.queue(*round, stream),
         None => {}
     }
     if let Some(arrays) = &sides.arrays {

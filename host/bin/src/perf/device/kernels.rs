@@ -18,6 +18,8 @@ pub(super) enum Family {
     Fcollect,
     Alltoall,
     Local,
+    /// Of collectives on streams, beside them.
+    Bare,
 }
 
 const COMMON: &str = include_str!("kernels/common.cuh");
@@ -41,6 +43,7 @@ impl Family {
             Family::Fcollect => ("perf-fcollect.cu", COLLECTIVE, include_str!("kernels/fcollect.cu")),
             Family::Alltoall => ("perf-alltoall.cu", COLLECTIVE, include_str!("kernels/alltoall.cu")),
             Family::Local => ("perf-local.cu", "", include_str!("kernels/local.cu")),
+            Family::Bare => ("perf-bare.cu", "", include_str!("kernels/bare.cu")),
         };
         Source::text([COMMON, needs, text].concat()).name(name)
     }
@@ -62,6 +65,9 @@ pub(super) const PONG: usize = 2 * LINE;
 pub(super) const CHECK: usize = 3 * LINE;
 /// Words of the stamps before the first.
 pub(super) const HEAD: usize = 2;
+
+/// Bytes that both PEs have for bare collectives: `PACKETS` and two times `PACKETS_APART` in `bare.cu`.
+pub(super) const BARE_ROOM: usize = (256 << 10) + (4 << 20);
 
 /// A kernel's arguments: `job` in `common.cuh`.
 #[derive(Clone, Copy, Debug)]

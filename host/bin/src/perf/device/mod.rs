@@ -3,6 +3,7 @@
 //! ones run on a GPU and on the CPU.
 
 pub(crate) mod args;
+mod bare;
 mod bench;
 mod collectives;
 mod curves;

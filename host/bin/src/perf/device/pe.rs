@@ -9,6 +9,7 @@ use rushmem::World;
 use serde::{Deserialize, Serialize};
 
 use super::args::PlanArgs;
+use super::bare;
 use super::bench::{Bench, Rounds, Shape};
 use super::collectives;
 use super::from_host::{self, Doer};
@@ -118,6 +119,7 @@ fn figure(bench: &Bench<'_>, spec: &Spec) -> Result<Row> {
         note: (!notes.is_empty()).then(|| notes.join("; ")),
     });
     let (who, there) = match spec.what.is_from_host() {
+        true if bare::is_there(spec) => ("bare instructions", bench.has_driver()),
         true if spec.what.row().probe == Probe::Empty => ("empty kernel", bench.has_driver()),
         true => ("bare driver call", bench.has_driver()),
         false => ("bare instructions", true),

@@ -35,6 +35,9 @@ pub(crate) struct Spec {
     pub(crate) stage: u32,
     /// Measures the bare instructions beside it, where there is a probe.
     pub(crate) probe: bool,
+    /// Of a collective on a stream: they are a bare kernel, and not an empty one.
+    #[serde(default)]
+    pub(crate) bare: bool,
     /// What arrives is made wrong before it is looked at: for the test that this is an error.
     #[serde(default)]
     pub(crate) corrupt: bool,
@@ -106,6 +109,7 @@ impl Spec {
             shift: 0,
             stage: 0,
             probe: true,
+            bare: false,
             corrupt: false,
             limit: None,
             peer: None,

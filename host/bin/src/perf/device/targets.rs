@@ -131,8 +131,12 @@ fn in_graphs() -> Vec<Spec> {
         (What::StreamReducescatter, [5.0, 5.9, 9.5, 50.0, 165.0], [2.0, 2.6, 4.6, 27.0, 98.0]),
         (What::StreamBroadcast, [4.5, 5.8, 11.2, 61.0, 205.0], [2.0, 2.6, 5.5, 48.0, 192.0]),
     ];
-    let row =
-        |what, bytes, peer, wanted| Spec { scope: Scope::Graph, bytes, ..target(what, Some(peer), wanted) };
+    let row = |what, bytes, peer, wanted| Spec {
+        scope: Scope::Graph,
+        bytes,
+        bare: true,
+        ..target(what, Some(peer), wanted)
+    };
     let mut specs = vec![row(What::StreamTeamBarrier, 8, 3.0, 1.9)];
     for (what, peer, wanted) in table {
         let sizes = SIZES.into_iter().zip(peer.into_iter().zip(wanted));

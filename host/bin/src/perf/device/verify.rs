@@ -4,11 +4,11 @@
 use rushmem::SymRef;
 
 use super::bench::{Bench, Rounds, GUARD};
-use super::from_host;
+use super::from_host::{self, Doer};
 use super::kernels::{Family, HEAD, PING};
 use super::measure::{Arrives, Part, What};
 use super::pattern::word;
-use super::spec::Spec;
+use super::spec::{Spec, PROBE};
 use crate::job::{Failure, Result};
 
 /// The word that arrives for each index; none where it is the other PE's data, or nothing.
@@ -111,7 +111,8 @@ pub(super) fn verify(bench: &Bench<'_>, spec: &Spec, name: &str, rounds: Rounds)
         Err(Failure::new(format!("{name}, {} bytes: {what} at {me}: its figures mean nothing", spec.bytes)))
     };
     if spec.what.is_from_host() {
-        from_host::told(bench, spec, rounds)?;
+        let doer = if name.starts_with(PROBE) { Doer::Driver } else { Doer::Library };
+        from_host::told(bench, spec, doer, rounds)?;
     }
     if bench.runs(part) {
         let head = bench.stamps.slice(..HEAD)?.to_vec()?;

@@ -1,0 +1,94 @@
+//! Collectives of two PEs on streams by bare instructions (`kernels/bare.cu`): what the machine allows of
+//! them, beside which `device targets` sets the library's.
+
+use rushmem::{ByValue, Kernel, Launch, Stream};
+
+use super::bench::{Bench, Rounds, Shape};
+use super::collectives::{self, Arrays};
+use super::kernels::{Family, Job};
+use super::measure::{Part, What};
+use super::spec::Spec;
+use crate::job::{Failure, Result};
+
+/// The most bytes of a PE's larger array that go by packets, and by rows.
+const MOST_BY_PACKETS: u64 = 64 << 10;
+const MOST_BY_ROWS: u64 = 1 << 20;
+/// Threads of a block that sends packets, a word each.
+const THREADS: u32 = 128;
+
+/// The kernel's name and its launch; none where there is no such kernel. Elements of 8 bytes, as the kernels
+/// move words.
+fn form(spec: &Spec) -> Option<(String, Shape)> {
+    let name = spec.stream_collective()?;
+    if spec.what == What::StreamTeamBarrier {
+        return None;
+    }
+    let each = match spec.what {
+        What::StreamReduce | What::StreamBroadcast => spec.bytes,
+        _ => spec.bytes / 2,
+    };
+    if each % 16 != 0 && each != 8 {
+        return None;
+    }
+    Some(match spec.bytes {
+        ..=MOST_BY_PACKETS => {
+            let words = (each / 8) as u32;
+            let threads = words.next_multiple_of(32).min(THREADS);
+            (format!("bare_{name}_packets"), Shape { blocks: words.div_ceil(threads), threads })
+        }
+        ..=MOST_BY_ROWS => (format!("bare_{name}_rows"), Shape { blocks: 128, threads: 256 }),
+        _ => (format!("bare_{name}_meetings"), collectives::shape(spec, true).ok()??),
+    })
+}
+
+/// Whether there is one for it, of two PEs with a GPU each.
+pub(super) fn is_there(spec: &Spec) -> bool {
+    spec.bare && form(spec).is_some()
+}
+
+/// A call that can be put on a stream.
+pub(super) struct BareCall<'b> {
+    kernel: Kernel<'b>,
+    launch: Launch,
+    job: Job,
+}
+
+impl<'b> BareCall<'b> {
+    pub(super) fn new(bench: &'b Bench<'_>, spec: &Spec, arrays: &Arrays<'_>) -> Result<BareCall<'b>> {
+        let (name, shape) =
+            form(spec).ok_or_else(|| Failure::new(format!("{}: no bare kernel", spec.measure())))?;
+        let kernel = bench.kernel(Family::Bare, &name)?;
+        let none = Rounds { iterations: 0, batches: 0, warm_up: 0 };
+        let job = bench.job(spec, none, Part::Pair);
+        let job = Job { to: arrays.to(), from: arrays.from(), words: bench.room.as_ptr(), ..job };
+        Ok(BareCall { kernel, launch: Launch::new(shape.blocks, shape.threads).early(), job })
+    }
+
+    /// `round` says which PE is a broadcast's root.
+    pub(super) fn queue(&self, round: u64, stream: &Stream<'_>) -> Result<()> {
+        let job = Job { op: (round % 2) as u32, ..self.job };
+        // SAFETY: the kernel stays within the arrays and the room, which live as long as the bench; its PEs
+        // make the same calls, and touch what is the other's between the meetings that it says.
+        Ok(unsafe { self.kernel.launch_on(self.launch, (ByValue(job),), stream) }?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::scope::Scope;
+
+    #[test]
+    fn there_is_a_form_of_each_size_of_whole_words() {
+        let of = |what, bytes| form(&Spec { scope: Scope::Graph, bytes, ..Spec::new(what) });
+        let named = |what, bytes| of(what, bytes).map(|(name, shape)| (name, shape.blocks, shape.threads));
+        let is = |name: &str, blocks, threads| Some((name.to_owned(), blocks, threads));
+        assert_eq!(named(What::StreamReduce, 8), is("bare_reduce_packets", 1, 32));
+        assert_eq!(named(What::StreamReduce, 64 << 10), is("bare_reduce_packets", 64, 128));
+        assert_eq!(named(What::StreamAlltoall, 64 << 10), is("bare_alltoall_packets", 32, 128));
+        assert_eq!(named(What::StreamFcollect, 1 << 20), is("bare_fcollect_rows", 128, 256));
+        assert_eq!(named(What::StreamAlltoall, 8), None);
+        assert_eq!(named(What::StreamTeamBarrier, 8), None);
+        assert_eq!(named(What::Reduce, 8), None);
+    }
+}
