@@ -30,15 +30,15 @@ fn form(spec: &Spec) -> Option<(String, Shape)> {
     if each % 16 != 0 && each != 8 {
         return None;
     }
-    Some(match spec.bytes {
-        ..=MOST_BY_PACKETS => {
-            let words = (each / 8) as u32;
-            let threads = words.next_multiple_of(32).min(THREADS);
-            (format!("bare_{name}_packets"), Shape { blocks: words.div_ceil(threads), threads })
-        }
-        ..=MOST_BY_ROWS => (format!("bare_{name}_rows"), Shape { blocks: 128, threads: 256 }),
-        _ => (format!("bare_{name}_meetings"), collectives::shape(spec, true).ok()??),
-    })
+    if spec.bytes <= MOST_BY_PACKETS {
+        let words = (each / 8) as u32;
+        let threads = words.next_multiple_of(32).min(THREADS);
+        return Some((format!("bare_{name}_packets"), Shape { blocks: words.div_ceil(threads), threads }));
+    }
+    if spec.bytes <= MOST_BY_ROWS {
+        return Some((format!("bare_{name}_rows"), Shape { blocks: 128, threads: 256 }));
+    }
+    Some((format!("bare_{name}_meetings"), collectives::shape(spec, true).ok()??))
 }
 
 /// Whether there is one for it, of two PEs with a GPU each.
