@@ -145,18 +145,24 @@ template <typename Scope> struct call : slot_set<Scope> {
         group::sync();
       }
       const uint64_t ended = load_plain_word(&c.slots()->ended);
-      const bool meets = static_cast<int>(group::rank()) < t.raw.n_pes - 1;
-      if (RUSHMEM_LIKELY(meets)) fence_release();
-      c.next = (opaque(ended) >> 16) + 1;
-      if (RUSHMEM_LIKELY(meets)) c.show(c.next);
-      if (is_first()) {
-        c.idle = ended;
-        c.take();
-      }
-      c.check_busy();
-      if (RUSHMEM_LIKELY(meets)) {
+      if (RUSHMEM_LIKELY(static_cast<int>(group::rank()) < t.raw.n_pes - 1)) {
+        fence_release();
+        c.next = (opaque(ended) >> 16) + 1;
+        c.show(c.next);
+        if (is_first()) {
+          c.idle = ended;
+          c.take();
+        }
+        c.check_busy();
         c.await_lines(c.next, true);
         fence_acquire();
+      } else {
+        c.next = (ended >> 16) + 1;
+        if (is_first()) {
+          c.idle = ended;
+          c.take();
+        }
+        c.check_busy();
       }
       c.met();
       c.free_slots();
