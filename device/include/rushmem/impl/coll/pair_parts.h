@@ -54,8 +54,11 @@ template <typename Scope> struct part_of_pair {
     heard_of_all();
     return value;
   }
+  /* The wait for the other's packet ends where the slot set was in use. */
   RUSHMEM_DEVICE void take() {
-    if (call<Scope>::is_first()) c.take();
+    if (!call<Scope>::is_first()) return;
+    c.take();
+    one.busy = c.busy;
   }
   RUSHMEM_DEVICE void end() {
     loads_before_later();
