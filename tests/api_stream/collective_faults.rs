@@ -7,6 +7,13 @@ use rushmem_test_support::api_common::place::{all_mapped, processes};
 use crate::*;
 
 const LIMIT: Duration = Duration::from_secs(60);
+/// 64-bit words of calls by one block, and by several in each way that they have between two members.
+const LENGTHS: [usize; 4] = [2, 2048, 40_000, 200_000];
+
+/// The length that this job is about.
+fn length() -> usize {
+    std::env::var("LENGTH").unwrap().parse().unwrap()
+}
 
 #[test]
 fn what_is_wrong_with_a_collective_is_said_at_the_call() {
@@ -64,7 +71,7 @@ fn with_team(f: impl FnOnce(&World, &rushmem::Team<'_>, &Stream<'_>, &rushmem::S
     let world = World::init().unwrap();
     let team = world.team().split_strided(0, 1, world.n_pes()).unwrap().unwrap();
     let stream = world.stream().unwrap();
-    let x = world.alloc::<u64>(600).unwrap();
+    let x = world.alloc::<u64>(2 * LENGTHS[3]).unwrap();
     team.prepare(&[Prepared::reduce::<u64, _>(Sum), Prepared::fcollect(), Prepared::broadcast()]).unwrap();
     world.barrier_all().unwrap();
     f(&world, &team, &stream, &x);
@@ -81,12 +88,15 @@ fn members_whose_calls_on_streams_differ_get_an_error_each() {
     if !all_mapped(2) {
         return place::skip(NAME, "of a member that is not mapped, and waits too, nothing is known");
     }
-    for how in ["another size", "another collective"] {
-        testing::pes(2).env("HOW", how).env("RUSHMEM_WAIT_TIMEOUT", "50").supervise(
+    let cases = LENGTHS.into_iter().flat_map(|n| [(n, "another size"), (n, "another collective")]);
+    for (n, how) in cases {
+        let pes = testing::pes(2).env("HOW", how).env("LENGTH", n.to_string());
+        pes.env("RUSHMEM_WAIT_TIMEOUT", "50").supervise(
             |_| {
                 with_team(|world, team, stream, x| {
                     let second = world.my_pe().number() == 1;
-                    let (few, many) = (x.slice(..2).unwrap(), x.slice(..3).unwrap());
+                    let n = length();
+                    let (few, many) = (x.slice(..n).unwrap(), x.slice(..n + 1).unwrap());
                     if !second {
                         stream.reduce(team, &few, &few, Sum).unwrap();
                     } else if std::env::var("HOW").unwrap() == "another size" {
@@ -109,35 +119,43 @@ fn members_whose_calls_on_streams_differ_get_an_error_each() {
     }
 }
 
-/// Two streams of one PE in one slot set, while the other PE makes it wait: the second call is the error.
+/// Two streams of one PE in one slot set, while the other PE stays away: the second call is the error, and ends
+/// by itself.
 #[test]
 fn two_streams_in_one_slot_set_are_an_error() {
     if !processes("two_streams_in_one_slot_set_are_an_error") {
         return;
     }
-    testing::pes(2).env("RUSHMEM_WAIT_TIMEOUT", "50").supervise(
-        |_| {
-            with_team(|world, team, stream, x| {
-                if world.my_pe().number() == 0 {
-                    let (a, b) = (x.slice(..2).unwrap(), x.slice(2..4).unwrap());
+    for n in LENGTHS {
+        testing::pes(2).env("LENGTH", n.to_string()).env("RUSHMEM_WAIT_TIMEOUT", "50").supervise(
+            |_| {
+                with_team(|world, team, stream, x| {
+                    if world.my_pe().number() == 1 {
+                        return std::thread::sleep(LIMIT);
+                    }
+                    let n = length();
+                    let (a, b) = (x.slice(..n).unwrap(), x.slice(n..2 * n).unwrap());
                     let other = world.stream().unwrap();
                     stream.reduce(team, &a, &a, Sum).unwrap();
                     other.reduce(team, &b, &b, Sum).unwrap();
-                    let ends = [stream.synchronize(), other.synchronize()];
-                    println!("ENDED {ends:?}");
-                } else {
-                    std::thread::sleep(Duration::from_secs(1));
+                    let ends = [stream.record().unwrap(), other.record().unwrap()];
+                    let end = loop {
+                        match (ends[0].is_done(), ends[1].is_done()) {
+                            (Ok(false), Ok(false)) => std::thread::sleep(Duration::from_millis(1)),
+                            (one, two) => break format!("{one:?} {two:?}"),
+                        }
+                    };
+                    println!("ENDED {end}");
+                });
+            },
+            |job| {
+                let end = job.wait_for_line(Pe::new(0), "ENDED", LIMIT / 3);
+                for part in ["RUSHMEM_ERR_BUSY", "reduce of team 1 on a stream"] {
+                    assert!(end.contains(part), "{n}: {end}");
                 }
-            });
-        },
-        |job| {
-            let end = job.wait_for_line(Pe::new(0), "ENDED", LIMIT);
-            assert!(
-                end.contains("RUSHMEM_ERR_BUSY") && end.contains("reduce of team 1 on a stream"),
-                "{end}"
-            );
-        },
-    );
+            },
+        );
+    }
 }
 
 #[test]
