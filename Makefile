@@ -49,6 +49,7 @@ check-cost: ## how many times as much processor time each example takes under RU
 
 .PHONY: test-all
 test-all: export RUSHMEM_TEST_PART = 0
+test-all: export RUSHMEM_TEST_COUNTS = all
 test-all: test attack ## make test, make attack, and the whole grids that make test takes parts of
 	$(call step,the whole grids)
 	@scripts/check-device --full

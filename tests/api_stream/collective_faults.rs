@@ -119,8 +119,8 @@ fn members_whose_calls_on_streams_differ_get_an_error_each() {
     }
 }
 
-/// Two streams of one PE in one slot set, while the other PE stays away: the second call is the error, and ends
-/// by itself.
+/// Two streams of one PE in one slot set, while the other PE stays away: the second call is the error, and
+/// ends by itself.
 #[test]
 fn two_streams_in_one_slot_set_are_an_error() {
     if !processes("two_streams_in_one_slot_set_are_an_error") {

@@ -24,7 +24,7 @@ struct StoresAlone {
 #[test]
 fn large_reductions_of_two() {
     at_counts(&[2], |world, rng| {
-        let bench = Bench::new(world, STORES_ALONE);
+        let bench = Bench::made_quickly(world, STORES_ALONE);
         let room = 8 << 20;
         let memory = || world.alloc_aligned::<u8>(room, 128).unwrap();
         let (dst, src, words) = (memory(), memory(), world.alloc::<u64>(16).unwrap());
