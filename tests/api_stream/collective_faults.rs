@@ -7,8 +7,11 @@ use rushmem_test_support::api_common::place::{all_mapped, processes};
 use crate::*;
 
 const LIMIT: Duration = Duration::from_secs(60);
-/// 64-bit words of calls by one block, and by several in each way that they have between two members.
-const LENGTHS: [usize; 4] = [2, 2048, 40_000, 200_000];
+/// 64-bit words of calls by one block, and by several in each way that they have between two members: a word
+/// a thread, packets or wide ones, and direct.
+const LENGTHS: [usize; 5] = [2, 100, 2048, 40_000, 200_000];
+/// The launches of these, on each device: on the CPU one thread would make them all.
+const LAUNCHES: (&str, &str) = ("RUSHMEM_COLLECTIVES", "reduce=1x32,512:4x32;broadcast=1x32,512:4x32");
 
 /// The length that this job is about.
 fn length() -> usize {
@@ -71,7 +74,7 @@ fn with_team(f: impl FnOnce(&World, &rushmem::Team<'_>, &Stream<'_>, &rushmem::S
     let world = World::init().unwrap();
     let team = world.team().split_strided(0, 1, world.n_pes()).unwrap().unwrap();
     let stream = world.stream().unwrap();
-    let x = world.alloc::<u64>(2 * LENGTHS[3]).unwrap();
+    let x = world.alloc::<u64>(2 * LENGTHS[LENGTHS.len() - 1]).unwrap();
     team.prepare(&[Prepared::reduce::<u64, _>(Sum), Prepared::fcollect(), Prepared::broadcast()]).unwrap();
     world.barrier_all().unwrap();
     f(&world, &team, &stream, &x);
@@ -91,7 +94,7 @@ fn members_whose_calls_on_streams_differ_get_an_error_each() {
     let cases = LENGTHS.into_iter().flat_map(|n| [(n, "another size"), (n, "another collective")]);
     for (n, how) in cases {
         let pes = testing::pes(2).env("HOW", how).env("LENGTH", n.to_string());
-        pes.env("RUSHMEM_WAIT_TIMEOUT", "50").supervise(
+        pes.env(LAUNCHES.0, LAUNCHES.1).env("RUSHMEM_WAIT_TIMEOUT", "50").supervise(
             |_| {
                 with_team(|world, team, stream, x| {
                     let second = world.my_pe().number() == 1;
@@ -127,7 +130,8 @@ fn two_streams_in_one_slot_set_are_an_error() {
         return;
     }
     for n in LENGTHS {
-        testing::pes(2).env("LENGTH", n.to_string()).env("RUSHMEM_WAIT_TIMEOUT", "50").supervise(
+        let pes = testing::pes(2).env("LENGTH", n.to_string()).env(LAUNCHES.0, LAUNCHES.1);
+        pes.env("RUSHMEM_WAIT_TIMEOUT", "50").supervise(
             |_| {
                 with_team(|world, team, stream, x| {
                     if world.my_pe().number() == 1 {
