@@ -15,6 +15,13 @@ DEV uint64_t source(const job &j, uint64_t round) { return (round & j.sources) *
  * one before they cross the link: 1,700 GB/s were seen. */
 DEV uint64_t target(const job &j, uint64_t round) { return (round & j.targets) * j.step; }
 
+/* As rushmem-perf's: all threads are in each round. */
+template <typename Op> DEV void in_step(uint64_t begin, uint64_t end, uint64_t rank, uint64_t size, Op op) {
+  for (uint64_t at = begin; at < end; at += size) {
+    if (at + rank < end) op(at + rank);
+  }
+}
+
 /* ---- one after the other ---- */
 
 template <typename S> DEV void put_latency(const job &j) {
@@ -53,7 +60,7 @@ template <typename S> DEV void g_latency(const job &j) {
   const uint64_t n = j.bytes / 8, rank = fresh(uint64_t(S::rank())), size = fresh(uint64_t(S::size()));
   timed<false>(j, [&](uint64_t round) {
     const uint64_t *from = reinterpret_cast<const uint64_t *>(fresh(j.from + source(j, round)));
-    for (uint64_t i = rank; i < n; i += size) to[i] = nvshmem_uint64_g(from + i, j.peer);
+    in_step(0, n, rank, size, [&](uint64_t i) { to[i] = nvshmem_uint64_g(from + i, j.peer); });
     S::sync();
   });
 }
@@ -199,10 +206,10 @@ template <typename S> DEV void g_bw(const job &j) {
   const part my = part_of<S>(j.bytes);
   uint64_t *to = to_of(j);
   const uint64_t end = (my.begin + my.size) / 8;
-  const uint64_t first = fresh(my.begin / 8 + S::rank()), size = fresh(uint64_t(S::size()));
+  const uint64_t begin = my.begin / 8, rank = fresh(uint64_t(S::rank())), size = fresh(uint64_t(S::size()));
   timed<true>(j, [&](uint64_t round) {
     const uint64_t *from = reinterpret_cast<const uint64_t *>(fresh(j.from + source(j, round)));
-    for (uint64_t i = first; i < end; i += size) to[i] = nvshmem_uint64_g(from + i, j.peer);
+    in_step(begin, end, rank, size, [&](uint64_t i) { to[i] = nvshmem_uint64_g(from + i, j.peer); });
   });
 }
 

@@ -64,10 +64,10 @@ template <typename Scope> DEV void g_bw(const job &j) {
   const part my = part_of<Scope>(j.bytes);
   uint64_t *to = reinterpret_cast<uint64_t *>(j.to);
   const uint64_t end = (my.begin + my.size) / 8;
-  const uint64_t first = fresh(my.begin / 8 + Scope::rank()), size = fresh(uint64_t(Scope::size()));
+  const uint64_t begin = my.begin / 8, rank = fresh(uint64_t(Scope::rank())), size = fresh(uint64_t(Scope::size()));
   timed<true>(j, [&](uint64_t round) {
     const uint64_t *from = reinterpret_cast<const uint64_t *>(fresh(j.from + place(j, round)));
-    for (uint64_t i = first; i < end; i += size) to[i] = rushmem::g(from + i, j.peer);
+    in_step(begin, end, rank, size, [&](uint64_t i) { to[i] = rushmem::g(from + i, j.peer); });
   });
 }
 
@@ -114,9 +114,10 @@ KERNEL(probe_g_bw_block) {
   uint64_t *to = reinterpret_cast<uint64_t *>(j.to);
   const char *base = rushmem::ptr(j.from, j.peer);
   const uint64_t end = (my.begin + my.size) / 8;
+  const uint64_t begin = my.begin / 8, rank = fresh(uint64_t(threadIdx.x)), size = fresh(uint64_t(blockDim.x));
   timed<true>(j, [&](uint64_t round) {
     const volatile uint64_t *from = reinterpret_cast<const volatile uint64_t *>(fresh(base + place(j, round)));
-    for (uint64_t i = my.begin / 8 + threadIdx.x; i < end; i += blockDim.x) to[i] = load_word(from + i);
+    in_step(begin, end, rank, size, [&](uint64_t i) { to[i] = load_word(from + i); });
     rushmem::impl::breathe();
   });
 }

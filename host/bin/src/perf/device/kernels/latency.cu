@@ -60,7 +60,7 @@ template <typename Scope> DEV void g_latency(const job &j) {
   const uint64_t n = j.bytes / 8, rank = fresh(uint64_t(Scope::rank())), size = fresh(uint64_t(Scope::size()));
   timed<false>(j, [&](uint64_t round) {
     const uint64_t *from = reinterpret_cast<const uint64_t *>(fresh(j.from + place(j, round)));
-    for (uint64_t i = rank; i < n; i += size) to[i] = rushmem::g(from + i, j.peer);
+    in_step(0, n, rank, size, [&](uint64_t i) { to[i] = rushmem::g(from + i, j.peer); });
     Scope::sync();
   });
 }
@@ -92,7 +92,7 @@ template <typename Scope> DEV void probe_g_latency(const job &j) {
   const uint64_t n = j.bytes / 8, rank = fresh(uint64_t(Scope::rank())), size = fresh(uint64_t(Scope::size()));
   timed<false>(j, [&](uint64_t round) {
     const volatile uint64_t *from = reinterpret_cast<const volatile uint64_t *>(fresh(base + place(j, round)));
-    for (uint64_t i = rank; i < n; i += size) to[i] = load_word(from + i);
+    in_step(0, n, rank, size, [&](uint64_t i) { to[i] = load_word(from + i); });
     Scope::sync();
   });
 }
