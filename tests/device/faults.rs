@@ -53,7 +53,8 @@ fn a_pe_that_is_none_ends_the_launch_and_writes_nothing() {
             |_| {
                 let world = World::init().unwrap();
                 let word = world.alloc::<u64>(1).unwrap();
-                // Both have started before either is lost.
+                // Both have started, and compiled, before either is lost.
+                world.load(made_quickly(FAULTS)).unwrap();
                 world.barrier_all().unwrap();
                 let error = launch(&world, "faults_bad_pe", (&word, bad)).unwrap_err();
                 assert_eq!(error.code(), ErrorCode::BadPe, "{error}");
