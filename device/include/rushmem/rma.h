@@ -38,20 +38,7 @@ RUSHMEM_DEVICE bool copy_near(char *dst, const char *src, size_t bytes, int pe) 
   if constexpr (is_alone<Scope>::value) {
     const route way = route_to(pe);
     if (RUSHMEM_UNLIKELY(!way.near)) return false;
-    if constexpr (gets) {
-      copy<Scope, unit, true, signals>(dst, way.at(src), bytes);
-    } else {
-      char *to = way.at(dst);
-      size_t n = bytes / 16;
-      if (RUSHMEM_UNLIKELY(!are_vectors(to, src, bytes))) {
-        if (!in_line<unit>(to, src, bytes)) {
-          copy_askew<Scope, unit, false, signals>(to, src, bytes);
-          return true;
-        }
-        n = copy_up_to_vectors<Scope, unit, false>(to, src, bytes);
-      }
-      copy_vectors<Scope, unit, false, false, signals>(to, src, 0, n);
-    }
+    copy<Scope, unit, gets, signals>(gets ? dst : way.at(dst), gets ? way.at(src) : src, bytes);
   } else {
     constexpr bool by_warp = is_one_warp<Scope>::value;
     char *to = gets ? dst : run_address(dst, pe);

@@ -213,20 +213,13 @@ RUSHMEM_DEVICE void copy_pieces(char *to, const char *from, uint32_t head, uint3
   access<unit>::template store<fresh>(to + at, access<unit>::template load<fresh>(from + at));
 }
 
-/* What is in_line, by a warp or a thread, but for its vectors: their number, and where they begin. */
+/* What is in_line, by a warp, but for its vectors: their number, and where they begin. */
 template <typename Scope, size_t unit, bool fresh>
 RUSHMEM_DEVICE size_t copy_up_to_vectors(char *&to, const char *&from, size_t bytes) {
   if constexpr (unit == 16) return bytes / 16;
   const uint32_t head = static_cast<uint32_t>(-reinterpret_cast<uint64_t>(to)) & 15;
   const size_t n = (bytes - head) / 16, tail_at = head + n * 16;
   const uint32_t tail = static_cast<uint32_t>(bytes - tail_at);
-  if constexpr (is_alone<Scope>::value) {
-    /* One question for the usual case, for eight. */
-    if (RUSHMEM_UNLIKELY((head | tail) != 0)) copy_edges<unit, fresh>(to, from, head, tail_at, tail);
-    to += head;
-    from += head;
-    return n;
-  }
   /* Large copies pass one comparison here, as all lanes do before the first load. */
   if (bytes < static_cast<size_t>(Scope::size()) * 16 + 32) {
     if (n + (head + tail) / unit <= Scope::size()) {
@@ -247,26 +240,32 @@ RUSHMEM_DEVICE size_t copy_up_to_vectors(char *&to, const char *&from, size_t by
 /* What is in_line. */
 template <typename Scope, size_t unit, bool fresh, bool signals>
 RUSHMEM_DEVICE void copy_in_line(char *to, const char *from, size_t bytes) {
-  if constexpr (unit == 16 || is_one_warp<Scope>::value || is_alone<Scope>::value) {
+  if constexpr (unit == 16 || is_one_warp<Scope>::value) {
     const size_t n = copy_up_to_vectors<Scope, unit, fresh>(to, from, bytes);
     return copy_vectors<Scope, unit, fresh, false, signals>(to, from, 0, n);
   }
   const uint32_t head = static_cast<uint32_t>(-reinterpret_cast<uint64_t>(to)) & 15;
   const size_t n = (bytes - head) / 16, tail_at = head + n * 16;
   const uint32_t tail = static_cast<uint32_t>(bytes - tail_at);
-  if (bytes < static_cast<size_t>(Scope::size()) * 16 + 32) {
-    if (for_vectors<Scope>(n) + (head + tail) / unit <= Scope::size())
-      return copy_pieces<Scope, unit, fresh>(to, from, head, static_cast<uint32_t>(n), tail);
-  }
-  /* A block has registers to keep the edges for later, and few rounds, so it gains from every load that
-   * starts earlier. Where there are edges, what lies in front of the other PE's first line is one. */
-  const bool edges = (head | tail) != 0;
-  const uint32_t there = static_cast<uint32_t>(reinterpret_cast<uint64_t>(fresh ? from : to)) + head;
-  const uint32_t begin = head + ((edges & (bytes >= 4 * line_bytes)) ? (-there & (line_bytes - 1)) : 0);
-  copy_vectors<Scope, unit, fresh, false, signals>(to + begin, from + begin, 0, (tail_at - begin) / 16);
-  if (RUSHMEM_UNLIKELY(edges)) {
-    copy_bytes<Scope, unit, fresh>(to, from, begin);
-    copy_bytes<Scope, unit, fresh>(to + tail_at, from + tail_at, tail);
+  if constexpr (is_alone<Scope>::value) {
+    /* One question for the usual case, for eight. */
+    if (RUSHMEM_UNLIKELY((head | tail) != 0)) copy_edges<unit, fresh>(to, from, head, tail_at, tail);
+    copy_vectors<Scope, unit, fresh, false, signals>(to + head, from + head, 0, n);
+  } else {
+    if (bytes < static_cast<size_t>(Scope::size()) * 16 + 32) {
+      if (for_vectors<Scope>(n) + (head + tail) / unit <= Scope::size())
+        return copy_pieces<Scope, unit, fresh>(to, from, head, static_cast<uint32_t>(n), tail);
+    }
+    /* A block has registers to keep the edges for later, and few rounds, so it gains from every load that
+     * starts earlier. Where there are edges, what lies in front of the other PE's first line is one. */
+    const bool edges = (head | tail) != 0;
+    const uint32_t there = static_cast<uint32_t>(reinterpret_cast<uint64_t>(fresh ? from : to)) + head;
+    const uint32_t begin = head + ((edges & (bytes >= 4 * line_bytes)) ? (-there & (line_bytes - 1)) : 0);
+    copy_vectors<Scope, unit, fresh, false, signals>(to + begin, from + begin, 0, (tail_at - begin) / 16);
+    if (RUSHMEM_UNLIKELY(edges)) {
+      copy_bytes<Scope, unit, fresh>(to, from, begin);
+      copy_bytes<Scope, unit, fresh>(to + tail_at, from + tail_at, tail);
+    }
   }
 }
 
