@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Calls of the driver that are under way, of all threads that use a GPU for one PE. Each has a place, whose
-/// number is odd meanwhile and grows with every call. A call reads no clock: the host is what limits small
-/// operations on streams (docs/performance-log.md, 37), and the monitor sees for how long a number stays. More
+/// number is odd meanwhile and grows with every call. A call reads no clock, as the host is what limits small
+/// operations on streams (docs/performance-log.md, 37): the monitor sees for how long a number stays. More
 /// calls at once than there are places are not seen.
 #[derive(Debug)]
 pub(crate) struct DriverCalls {
@@ -63,8 +63,8 @@ impl DriverWatch {
         DriverWatch { seen: [(0, Instant::now()); PLACES], oldest: None, first, next: first }
     }
 
-    /// How long the oldest call has lasted, where that is to be reported now; counted from the first time that
-    /// this was asked meanwhile.
+    /// How long the oldest call has lasted, where that is to be reported now; counted from the first time
+    /// that this was asked meanwhile.
     pub(crate) fn overdue(&mut self, calls: &DriverCalls) -> Option<Duration> {
         let now = Instant::now();
         for (seen, place) in self.seen.iter_mut().zip(&calls.places) {

@@ -103,7 +103,7 @@ template <bool completed, typename Op> DEV void timed(const job &j, Op op) {
  * round's, so that no library has them in a cache, and so do those that are put for bandwidth. */
 DEV uint64_t place(const job &j, uint64_t round) { return (round & j.places) * j.step; }
 
-/* `op(i)` for each i of begin .. end, one for each thread in each round, of which all threads are in each: where
+/* `op(i)` for each i of begin .. end, one for each thread in each round. All threads are in all rounds: where
  * some lanes of a warp leave a loop before the others, a trip to another GPU's memory takes 0.1 us longer
  * (performance-log.md, 37). */
 template <typename Op> DEV void in_step(uint64_t begin, uint64_t end, uint64_t rank, uint64_t size, Op op) {
