@@ -9,6 +9,7 @@ mod atomics;
 mod card_words;
 mod collective_faults;
 mod collectives;
+mod early;
 mod faults;
 mod features;
 mod groups;
