@@ -16,7 +16,7 @@ DEV uint64_t source(const job &j, uint64_t round) { return (round & j.sources) *
 DEV uint64_t target(const job &j, uint64_t round) { return (round & j.targets) * j.step; }
 
 /* As rushmem-perf's: all threads are in each round. */
-template <typename Op> DEV void in_step(uint64_t begin, uint64_t end, uint64_t rank, uint64_t size, Op op) {
+template <typename Op> DEV void all_in_step(uint64_t begin, uint64_t end, uint64_t rank, uint64_t size, Op op) {
   for (uint64_t at = begin; at < end; at += size) {
     if (at + rank < end) op(at + rank);
   }
@@ -60,7 +60,7 @@ template <typename S> DEV void g_latency(const job &j) {
   const uint64_t n = j.bytes / 8, rank = fresh(uint64_t(S::rank())), size = fresh(uint64_t(S::size()));
   timed<false>(j, [&](uint64_t round) {
     const uint64_t *from = reinterpret_cast<const uint64_t *>(fresh(j.from + source(j, round)));
-    in_step(0, n, rank, size, [&](uint64_t i) { to[i] = nvshmem_uint64_g(from + i, j.peer); });
+    all_in_step(0, n, rank, size, [&](uint64_t i) { to[i] = nvshmem_uint64_g(from + i, j.peer); });
     S::sync();
   });
 }
@@ -209,7 +209,7 @@ template <typename S> DEV void g_bw(const job &j) {
   const uint64_t begin = my.begin / 8, rank = fresh(uint64_t(S::rank())), size = fresh(uint64_t(S::size()));
   timed<true>(j, [&](uint64_t round) {
     const uint64_t *from = reinterpret_cast<const uint64_t *>(fresh(j.from + source(j, round)));
-    in_step(begin, end, rank, size, [&](uint64_t i) { to[i] = nvshmem_uint64_g(from + i, j.peer); });
+    all_in_step(begin, end, rank, size, [&](uint64_t i) { to[i] = nvshmem_uint64_g(from + i, j.peer); });
   });
 }
 
