@@ -22,8 +22,10 @@ fn kernels_that_come_early_find_what_those_before_them_wrote() {
                 let (salt, when) = (random.next() >> 24, random.below(4) as u32);
                 let (to, from) = if i % 2 == 0 { (&b, &a) } else { (&a, &b) };
                 // SAFETY: each kernel reads one array and writes the other, in the stream's order.
-                unsafe { step.launch(Launch::new(blocks, threads).early(), (to, from, n as u32, salt, when)) }
-                    .unwrap();
+                unsafe {
+                    step.launch(Launch::new(blocks, threads).early(), (to, from, n as u32, salt, when))
+                }
+                .unwrap();
                 let turned = |at: usize| {
                     let mixed = expected[n - 1 - at].wrapping_add(salt).wrapping_mul(0x9e37_79b9_7f4a_7c15);
                     mixed.wrapping_add(expected[(at + n / 2) % n])
