@@ -103,8 +103,8 @@ template <bool completed, typename Op> DEV void timed(const job &j, Op op) {
  * round's, so that no library has them in a cache, and so do those that are put for bandwidth. */
 DEV uint64_t place(const job &j, uint64_t round) { return (round & j.places) * j.step; }
 
-/* `op(i)` for each i of begin .. end, one for each thread in each round. All threads are in all rounds: where
- * some lanes of a warp leave a loop before the others, a trip to another GPU's memory takes 0.1 us longer
+/* `op(i)` for each i of begin .. end, one for each thread in each round. All threads are in all rounds: in
+ * these kernels a load from another GPU took 0.1 us longer where some lanes of a warp had left the loop
  * (performance-log.md, 37). */
 template <typename Op> DEV void in_step(uint64_t begin, uint64_t end, uint64_t rank, uint64_t size, Op op) {
   for (uint64_t at = begin; at < end; at += size) {
