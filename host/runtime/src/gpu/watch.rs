@@ -1,6 +1,6 @@
 //! Calls of the driver that do not return. The driver polls nothing of ours, and locks: a call that finds the
 //! context's lock taken, or a queue full, lasts until kernels have ended. No waiting loop of ours sees that,
-//! so each says when it begins, and the world's monitor looks how long the oldest has lasted.
+//! so each says that it is under way, and the monitor of the world looks how long the oldest has lasted.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
