@@ -19,8 +19,9 @@ use crate::lines::Variable;
 use crate::lock::lock;
 use crate::stack_trace::Counters;
 
-/// Frames that tell one place in a source from another. The library's own, of a put to a far PE, are four.
-const FRAMES: usize = 8;
+/// Frames that tell one place in a source from another. The library's own, of a put to a far PE, are four; in
+/// kernels that are not optimised, where each function is one, they are more than eight.
+const FRAMES: usize = 32;
 
 /// A CUDA thread.
 pub(crate) struct CheckedThread {
