@@ -26,7 +26,7 @@ demo: ## set up, build, then the examples, on GPUs where there are any
 	@scripts/demo "$(TARGET)/release"
 
 .PHONY: test
-test: ## set up, then every test that can run without a GPU; says at the end how long each step took
+test: ## set up, then the tests that run without a GPU, of some a part by the day; says how long each step took
 	@scripts/test
 
 .PHONY: attack
