@@ -2,11 +2,14 @@
  * library or NVIDIA's, as it is, so that both are measured by the same loops on the same machine.
  *
  *   bench [--csv FILE] [--sizes 8,64] [--blocks 1,4] [--threads N] [--pes N] [--budget MS] [--samples N]
- *         [--limit SECONDS] [--beside-own TURNS] [--again TURNS] [MEASURE ...]
+ *         [--limit SECONDS] [--both yes] [--curves yes] [--beside-own TURNS] [--again TURNS] [MEASURE ...]
  *
  * It starts its own PEs, a GPU each, by unique ID. Measures, sizes and rows are those of
  * `rushmem-perf device`; the CSV has the columns of rushmem-perf's summaries, which its --compare and
  * ./compare read. All that arrives is looked at; a wrong word ends the run with exit code 1.
+ *
+ * --both has bandwidths in both directions at once, too. --curves: the figures that stand beside those of
+ * `rushmem-perf device curves`.
  *
  * --beside-own, with rushmem's library: each row's kernel and rushmem-perf's own take turns (ours, own, own,
  * ours, so many TURNS), and the least median of either counts. A row of which the two are more than 2 %
@@ -26,6 +29,11 @@
   KERNEL_OF(name, block, wide, 1)
 #define OF_ONE_THREAD(name) KERNEL_OF(name, thread, 32)
 #define OF_BLOCKS(name) KERNEL_OF(name, block, 1024, 1)
+/* As rushmem-perf's: of any size. */
+#define OF_PARTS(name)                                                                  \
+  __global__ void name##_thread(const __grid_constant__ job j) { name<thread>(j); }     \
+  __global__ void name##_warp(const __grid_constant__ job j) { name<warp>(j); }         \
+  OF_BLOCKS(name)
 KERNELS(put_latency, 1024)
 KERNELS(get_latency, 1024)
 KERNELS(p_latency, 1024)
@@ -39,12 +47,10 @@ KERNELS(team_sync, 1024)
 KERNELS(team_barrier, 1024)
 KERNELS(reduce, 512)
 OF_ONE_THREAD(signal_latency)
-OF_ONE_THREAD(inc_latency)
-OF_ONE_THREAD(fetch_inc_latency)
 OF_ONE_THREAD(signal_pingpong)
 OF_ONE_THREAD(atomic_pingpong)
-OF_BLOCKS(put_bw)
-OF_BLOCKS(get_bw)
+OF_PARTS(put_bw)
+OF_PARTS(get_bw)
 OF_BLOCKS(p_bw)
 OF_BLOCKS(g_bw)
 #undef KERNELS
@@ -92,14 +98,31 @@ struct measure {
 #define THREE(name, own) \
   {ROW(name##_thread, own##_thread), ROW(name##_warp, own##_warp), ROW(name##_block, own##_block)}
 #define ONE(name, own) {ROW(name##_thread, own), {}, {}}
+#define ATOMIC_LATENCY(word, label, name, leaves) \
+  {word, label, {ROW(atomic_latency_##name, atomic_latency_##name), {}, {}}, FIRST, leaves}
+/* Words that nobody else changes meanwhile, as many as all blocks have. */
+#define ATOMIC_BW(word, label, name, leaves) \
+  {word, label, {{}, {}, ROW(atomic_bw_##name, atomic_bw_##name)}, FIRST, leaves, 3, 16, 0, false, true}
 static const measure measures[] = {
     {"put-latency", "put + quiet", THREE(put_latency, put_latency), FIRST, PATTERN, 3, 20},
     {"get-latency", "get", THREE(get_latency, get_latency), FIRST, PATTERN, 3, 20, 0, true},
     {"p-latency", "p + quiet", THREE(p_latency, p_latency), FIRST, WORDS, 3, 20, 16},
     {"g-latency", "g", THREE(g_latency, g_latency), FIRST, PATTERN, 3, 20, 16, true},
     {"signal-latency", "signal + quiet", ONE(signal_latency, signal_latency_thread), FIRST, ROUNDS},
-    {"inc-latency", "inc + quiet", ONE(inc_latency, atomic_latency_inc), FIRST, ROUNDS},
-    {"fetch-inc-latency", "fetch_inc", ONE(fetch_inc_latency, atomic_latency_fetch_inc), FIRST, ROUNDS},
+    ATOMIC_LATENCY("set-latency", "set + quiet", set, SET),
+    ATOMIC_LATENCY("inc-latency", "inc + quiet", inc, ROUNDS),
+    ATOMIC_LATENCY("add-latency", "add + quiet", add, ADD),
+    ATOMIC_LATENCY("and-latency", "and + quiet", and_, AND),
+    ATOMIC_LATENCY("or-latency", "or + quiet", or_, OR),
+    ATOMIC_LATENCY("xor-latency", "xor + quiet", xor_, XOR),
+    ATOMIC_LATENCY("fetch-latency", "fetch", fetch, KEEP),
+    ATOMIC_LATENCY("swap-latency", "swap", swap, SET),
+    ATOMIC_LATENCY("compare-swap-latency", "compare_swap", compare_swap, ROUNDS),
+    ATOMIC_LATENCY("fetch-inc-latency", "fetch_inc", fetch_inc, ROUNDS),
+    ATOMIC_LATENCY("fetch-add-latency", "fetch_add", fetch_add, ADD),
+    ATOMIC_LATENCY("fetch-and-latency", "fetch_and", fetch_and, AND),
+    ATOMIC_LATENCY("fetch-or-latency", "fetch_or", fetch_or, OR),
+    ATOMIC_LATENCY("fetch-xor-latency", "fetch_xor", fetch_xor, XOR),
     {"signal-pingpong", "signal ping-pong", ONE(signal_pingpong, signal_pingpong_thread), PAIR, NOTHING},
     {"put-signal-pingpong", "put_signal ping-pong", THREE(put_signal_pingpong, put_signal_pingpong),
      PAIR, PATTERN, 3, 16},
@@ -107,11 +130,24 @@ static const measure measures[] = {
     {"p-pingpong", "p + quiet ping-pong", THREE(p_pingpong, p_pingpong), PAIR, WORDS, 3, 16, 16},
     {"atomic-pingpong", "atomic inc ping-pong", ONE(atomic_pingpong, atomic_pingpong_thread),
      PAIR, NOTHING},
-    {"put-bw", "put bandwidth", {{}, {}, ROW(put_bw_block, put_bw_block)},
-     FIRST, PATTERN, 10, 25, 0, false, true},
-    {"get-bw", "get bandwidth", {{}, {}, ROW(get_bw_block, get_bw_block)}, FIRST, PATTERN, 10, 25, 0, true, true},
+    {"put-bw", "put bandwidth", THREE(put_bw, put_bw), FIRST, PATTERN, 10, 25, 0, false, true},
+    {"get-bw", "get bandwidth", THREE(get_bw, get_bw), FIRST, PATTERN, 10, 25, 0, true, true},
     {"p-bw", "p bandwidth", {{}, {}, ROW(p_bw_block, p_bw_block)}, FIRST, WORDS, 10, 25, 0, false, true},
     {"g-bw", "g bandwidth", {{}, {}, ROW(g_bw_block, g_bw_block)}, FIRST, PATTERN, 10, 24, 0, true, true},
+    ATOMIC_BW("set-bw", "set bandwidth", set, SET),
+    ATOMIC_BW("inc-bw", "inc bandwidth", inc, ROUNDS),
+    ATOMIC_BW("add-bw", "add bandwidth", add, ADD),
+    ATOMIC_BW("and-bw", "and bandwidth", and_, AND),
+    ATOMIC_BW("or-bw", "or bandwidth", or_, OR),
+    ATOMIC_BW("xor-bw", "xor bandwidth", xor_, XOR),
+    ATOMIC_BW("fetch-bw", "fetch bandwidth", fetch, KEEP),
+    ATOMIC_BW("swap-bw", "swap bandwidth", swap, SET),
+    ATOMIC_BW("compare-swap-bw", "compare_swap bandwidth", compare_swap, ROUNDS),
+    ATOMIC_BW("fetch-inc-bw", "fetch_inc bandwidth", fetch_inc, ROUNDS),
+    ATOMIC_BW("fetch-add-bw", "fetch_add bandwidth", fetch_add, ADD),
+    ATOMIC_BW("fetch-and-bw", "fetch_and bandwidth", fetch_and, AND),
+    ATOMIC_BW("fetch-or-bw", "fetch_or bandwidth", fetch_or, OR),
+    ATOMIC_BW("fetch-xor-bw", "fetch_xor bandwidth", fetch_xor, XOR),
     {"sync", "sync_all", THREE(sync_all, sync), ALL, NOTHING},
     {"barrier", "barrier_all", THREE(barrier_all, barrier), ALL, NOTHING},
     {"team-sync", "team sync", THREE(team_sync, team_sync), ALL, NOTHING},
@@ -136,8 +172,17 @@ static double middle(std::vector<double> times) {
 /* One figure. */
 struct bench {
   options o;
+  bool both = false; /* bandwidth in both directions at once */
   job j = {};
   FILE *csv = nullptr;
+
+  part_in part_in_it(const measure &m) const { return both ? PAIR : m.part; }
+
+  /* Of a bandwidth both ways: in how long one PE would move what both move. */
+  double of_both(double ns) {
+    const double theirs = job_of.of_second(ns);
+    return both ? ns * theirs / (ns + theirs) : ns;
+  }
 
   void launch(const void *what, bool own, unsigned blocks, unsigned threads) {
     void *arguments[] = {&j};
@@ -163,8 +208,8 @@ struct bench {
                           rounds r) {
     std::vector<double> times;
     j.iterations = r.iterations, j.batches = r.batches, j.warm_up = r.warm_up;
-    j.both = m.part == PAIR;
-    const bool runs = j.me < (m.part == FIRST ? 1 : m.part == PAIR ? 2 : j.pes);
+    j.both = part_in_it(m) == PAIR;
+    const bool runs = j.me < (part_in_it(m) == FIRST ? 1 : part_in_it(m) == PAIR ? 2 : j.pes);
     unsigned fillers = 132, each = 256;
     fits(OURS(fill), fillers, each);
     fill<<<fillers, each>>>(j, m.what);
@@ -191,7 +236,7 @@ struct bench {
   /* Wrong words on all PEs, after `r`. */
   uint64_t wrong(const measure &m, rounds r) {
     uint64_t bad = 0;
-    const bool here = m.part != FIRST || (j.me == 0) == m.gets;
+    const bool here = part_in_it(m) != FIRST || (j.me == 0) == m.gets;
     const uint64_t total = r.warm_up + uint64_t(r.iterations) * r.batches;
     if (m.what != NOTHING && here && (j.me < 2 || m.part == ALL)) {
       unsigned blocks = 132, threads = 256;
@@ -226,7 +271,7 @@ struct bench {
   }
 
   bool figure(const measure &m, int scope, unsigned blocks, uint64_t bytes) {
-    unsigned threads = scope == 0 ? 1 : scope == 1 ? 32 : o.threads;
+    unsigned threads = m.bandwidth ? o.threads : scope == 0 ? 1 : scope == 1 ? 32 : o.threads;
     if (scope == 2 && m.what == SUM) threads = std::min(threads, 512u);
     const kernels &of = m.of[scope];
     const void *const ours = of.ours;
@@ -234,7 +279,7 @@ struct bench {
     j.bytes = bytes ? bytes : 8;
     /* A line lies between two places. */
     j.step = (j.bytes + 255) / 128 * 128, j.sources = j.targets = 0;
-    const bool moves = m.bandwidth || m.gets;
+    const bool moves = (m.bandwidth && m.what < SUM) || m.gets;
     uint32_t *places = moves ? (m.gets ? &j.sources : &j.targets) : nullptr;
     while (places && (*places + 1) * j.step < room_of(blocks)) *places = 2 * *places + 1;
     j.salt = job_of.agree(j.salt * 6364136223846793005ull + 1442695040888963407ull);
@@ -253,7 +298,8 @@ struct bench {
       for (const bool own : o.turns ? turn : once) {
         const std::vector<double> times = run(m, own ? of.own : ours, own, blocks, threads, r);
         bad += wrong(m, r);
-        if (j.me == 0) least[own] = std::min(least[own], middle(times));
+        const double ns = of_both(times.empty() ? 1.0 : middle(times));
+        if (j.me == 0) least[own] = std::min(least[own], ns);
       }
       const bool apart = std::fabs(least[0] / least[1] - 1) > 0.02;
       if (t + 1 == o.turns && o.again && job_of.agree(apart)) turns += o.again;
@@ -262,12 +308,18 @@ struct bench {
     return bad == 0;
   }
 
+  bool chosen(const measure &m) const {
+    if (o.curves) return m.part == FIRST || (m.part == PAIR && m.what != WORDS && std::strcmp(m.name, "put-pingpong"));
+    return o.names.empty() || std::count(o.names.begin(), o.names.end(), m.name);
+  }
+
   void report(const measure &m, int scope, unsigned blocks, unsigned threads, uint64_t bytes,
               const double *least, uint64_t bad) {
     const auto value = [&](double ns) { return m.bandwidth ? double(bytes) / ns : ns / 1e3; };
     const std::string size = bytes ? std::to_string(bytes) : "";
     const char *unit = m.bandwidth ? "GB/s" : "us";
-    std::printf("%-22s %9s %-6s %3u x %4u  %10.4g %s", m.label, size.c_str(), scopes[scope], blocks, threads,
+    const std::string label = m.label + std::string(both ? ", both ways" : "");
+    std::printf("%-22s %9s %-6s %3u x %4u  %10.4g %s", label.c_str(), size.c_str(), scopes[scope], blocks, threads,
                 value(least[0]), unit);
     if (o.turns) std::printf("  own %10.4g  ratio %.3f", value(least[1]), least[0] / least[1]);
     std::printf("%s\n", bad ? "  WRONG" : "");
@@ -275,28 +327,45 @@ struct bench {
     const unsigned long long words = bad;
     if (bad) std::fprintf(stderr, "bench: %s: %llu wrong words\n", m.label, words);
     if (!csv || bad) return;
-    std::fprintf(csv, "%s,%s,%d,%s,%u,%u,%s,%.5g,", m.label, size.c_str(), j.pes, scopes[scope], blocks,
+    const char *quote = both ? "\"" : "";
+    std::fprintf(csv, "%s%s%s,%s,%d,%s,%u,%u,%s,%.5g,", quote, label.c_str(), quote, size.c_str(), j.pes, scopes[scope], blocks,
                  threads, unit, value(least[0]));
     if (o.turns) std::fprintf(csv, "rushmem-perf's kernel,%.5g,,,,\n", value(least[1]));
     else std::fprintf(csv, ",,,,,\n");
   }
 
   /* Those that were asked for, else the measure's own; 0 where it has none. */
-  std::vector<uint64_t> sizes(const measure &m, int scope) const {
+  std::vector<uint64_t> sizes(const measure &m, int scope, uint64_t blocks) const {
     if (m.first == 0) return {0};
     if (!o.sizes.empty()) return o.sizes;
-    std::vector<uint64_t> all;
+    if (o.curves) return of_curves(m, scope, blocks);
     const int most = m.short_of_threads && scope == 0 ? m.short_of_threads : m.last;
-    for (int power = m.first; power <= most; ++power) all.push_back(uint64_t(1) << power);
+    return powers(m.first, most);
+  }
+
+  /* Those that `rushmem-perf device curves` has (curves.rs). */
+  std::vector<uint64_t> of_curves(const measure &m, int scope, uint64_t blocks) const {
+    if (!m.bandwidth) return powers(3, 20 + 4 * scope - (m.short_of_threads ? 4 : 0));
+    if (m.first == 3 && m.what != ADD) return blocks == 4 ? powers(m.last, m.last) : powers(1, 0);
+    std::vector<uint64_t> all = m.first == 3 ? powers(3, m.last) : powers(10, 28, scope == 2 ? 1 : 6);
+    const uint64_t least = scope == 2 ? (blocks == 1 ? 0 : 16 * blocks) : 16 * blocks * o.threads;
+    all.erase(std::remove_if(all.begin(), all.end(), [&](uint64_t n) { return n < least; }), all.end());
+    return all;
+  }
+
+  static std::vector<uint64_t> powers(int first, int last, int step = 1) {
+    std::vector<uint64_t> all;
+    for (int power = first; power <= last; power += step) all.push_back(uint64_t(1) << power);
     return all;
   }
 
   bool all_of(const measure &m) {
     bool well = true;
     for (int scope = 0; scope < 3; ++scope) {
-      if (!m.of[scope].ours) continue;
-      for (uint64_t blocks : m.bandwidth ? o.blocks : std::vector<uint64_t>{1})
-        for (uint64_t bytes : sizes(m, scope)) well = figure(m, scope, unsigned(blocks), bytes) && well;
+      if (!m.of[scope].ours || (m.bandwidth && scope < 2 && !o.curves)) continue;
+      for (uint64_t blocks : m.bandwidth ? o.blocks : std::vector<uint64_t>{1}) {
+        for (uint64_t bytes : sizes(m, scope, blocks)) well = figure(m, scope, unsigned(blocks), bytes) && well;
+      }
     }
     return well;
   }
@@ -331,7 +400,7 @@ int main(int argc, char **argv) {
   setenv("NVSHMEM_SYMMETRIC_SIZE", "1G", 0);
   job_of.start(int(b.o.pes), b.o.limit, argv);
   job_of.join();
-  uint64_t most = 32 << 20, blocks = 1;
+  uint64_t most = b.o.curves ? 256 << 20 : 32 << 20, blocks = 1;
   for (uint64_t bytes : b.o.sizes) most = std::max(most, bytes);
   for (uint64_t n : b.o.blocks) blocks = std::max(blocks, n);
   b.j.me = job_of.me, b.j.pes = job_of.pes, b.j.peer = b.j.me == 0 ? 1 : 0;
@@ -352,8 +421,11 @@ int main(int argc, char **argv) {
   }
   bool well = true;
   for (const measure &m : measures) {
-    const bool chosen = b.o.names.empty() || std::count(b.o.names.begin(), b.o.names.end(), m.name);
-    if (chosen) well = b.all_of(m) && well;
+    if (!b.chosen(m)) continue;
+    b.both = false;
+    well = b.all_of(m) && well;
+    b.both = m.bandwidth && (b.o.curves || b.o.both);
+    if (b.both) well = b.all_of(m) && well;
   }
   if (b.csv) std::fclose(b.csv);
   nvshmem_free(b.j.words);

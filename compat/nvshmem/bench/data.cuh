@@ -2,7 +2,7 @@
 #ifndef NVSHMEM_BENCH_DATA_H
 #define NVSHMEM_BENCH_DATA_H
 
-#include "kernels.cuh"
+#include "atomics.cuh"
 
 /* What a PE's `from` holds; in 8-byte words, or in floats whose sums are exact. */
 DEV uint64_t pattern(uint64_t salt, int pe, uint64_t i) {
@@ -12,17 +12,38 @@ DEV uint64_t pattern(uint64_t salt, int pe, uint64_t i) {
 }
 DEV float number(uint64_t salt, int pe, uint64_t i) { return float(pattern(salt, pe, i) >> 48); }
 
-enum arrives { NOTHING, PATTERN, WORDS, ROUNDS, SUM };
+/* From ROUNDS on: what atomic operations leave of a word (atomics.cuh). */
+enum arrives { NOTHING, PATTERN, WORDS, SUM, ROUNDS, SET, ADD, AND, OR, XOR, KEEP };
 
-/* `from` is this PE's pattern; `to`, and 64 bytes behind each of its places, are ones. What counts begins at
- * 0. */
+/* A word before the first round. */
+DEV uint64_t before(const job &j, int arrives) {
+  if (arrives < ROUNDS || arrives == AND) return ~uint64_t(0);
+  return arrives == KEEP ? j.salt : 0;
+}
+
+/* What so many rounds leave of word `i`. */
+DEV uint64_t left_by(const job &j, int arrives, uint64_t i, uint64_t rounds) {
+  const uint64_t bits = low_bits(rounds);
+  switch (arrives) {
+    case ROUNDS: return rounds;
+    case SET: return j.salt + i;
+    case ADD: return j.salt * rounds;
+    case AND: return ~bits;
+    case OR: return bits;
+    case XOR: return rounds % 2 ? j.salt : 0;
+    default: return j.salt;
+  }
+}
+
+/* `from` is this PE's pattern; `to`, and 64 bytes behind each of its places, are ones. What atomic operations
+ * change begins as they want it. */
 __global__ void fill(const job j, int arrives) {
   const uint64_t step = uint64_t(gridDim.x) * blockDim.x;
   const uint64_t n = j.bytes / 8 + 8;
   uint64_t *from = reinterpret_cast<uint64_t *>(j.from);
   const uint64_t all = n + j.step / 8 * (j.sources | j.targets);
   for (uint64_t i = uint64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < all; i += step) {
-    if (i < n + j.step / 8 * j.targets) to_of(j)[i] = arrives == ROUNDS && i < j.bytes / 8 ? 0 : ~uint64_t(0);
+    if (i < n + j.step / 8 * j.targets) to_of(j)[i] = i < j.bytes / 8 ? before(j, arrives) : ~uint64_t(0);
     from[i] = pattern(j.salt, j.me, i);
     if (arrives != SUM) continue;
     float *two = reinterpret_cast<float *>(from + i);
@@ -41,8 +62,8 @@ __global__ void verify(const job j, int arrives, int from, uint64_t rounds) {
       wanted = pattern(j.salt, from, i + source(j, rounds - 1) / 8);
     } else if (arrives == WORDS) {
       wanted = j.salt + i;
-    } else if (arrives == ROUNDS) {
-      wanted = rounds;
+    } else if (arrives >= ROUNDS) {
+      wanted = left_by(j, arrives, i, rounds);
     } else if (arrives == SUM) {
       float two[2] = {0, 0};
       for (int pe = 0; pe < j.pes; ++pe) {

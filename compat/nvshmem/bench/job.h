@@ -37,6 +37,7 @@ struct page {
   uint32_t has_id, arrived, turn, failed;
   uint64_t word; /* of PE 0, for the others */
   uint64_t bad;  /* wrong words, of all PEs */
+  double number; /* of PE 1, for the first */
 };
 
 class processes {
@@ -107,6 +108,15 @@ class processes {
     if (me == 0) all->word = number;
     barrier();
     number = all->word;
+    barrier();
+    return number;
+  }
+
+  /* PE 1's number, on PE 0; on others their own. */
+  double of_second(double number) {
+    if (me == 1) all->number = number;
+    barrier();
+    if (me == 0) number = all->number;
     barrier();
     return number;
   }

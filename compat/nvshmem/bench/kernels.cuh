@@ -73,23 +73,6 @@ template <typename S> DEV void signal_latency(const job &j) {
   });
 }
 
-template <typename S> DEV void fetch_inc_latency(const job &j) {
-  uint64_t *to = to_of(j);
-  uint64_t wrong = 0;
-  timed<false>(j, [&](uint64_t round) {
-    wrong |= nvshmem_uint64_atomic_fetch_inc(fresh(to), j.peer) ^ round;
-  });
-  if (wrong != 0) *j.bad = 1;
-}
-
-template <typename S> DEV void inc_latency(const job &j) {
-  uint64_t *to = to_of(j);
-  timed<false>(j, [&](uint64_t) {
-    nvshmem_uint64_atomic_inc(fresh(to), j.peer);
-    nvshmem_quiet();
-  });
-}
-
 /* ---- there and back ---- */
 
 template <typename S, typename Send> DEV void pingpong(const job &j, Send send) {

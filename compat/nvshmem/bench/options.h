@@ -2,6 +2,8 @@
 #ifndef NVSHMEM_BENCH_OPTIONS_H
 #define NVSHMEM_BENCH_OPTIONS_H
 
+#include <cstring>
+
 #include "job.h"
 
 struct options {
@@ -9,6 +11,7 @@ struct options {
   std::vector<uint64_t> sizes, blocks = {1, 4, 32, 132};
   const char *csv = nullptr;
   unsigned threads = 1024, pes = 2, budget_ms = 30, samples = 10, limit = 300;
+  bool both = false, curves = false;
   unsigned turns = 0; /* beside rushmem-perf's kernels; 0: without them */
   unsigned again = 0; /* for rows whose two are apart then */
 };
@@ -41,6 +44,8 @@ template <typename Known> options read(int argc, char **argv, Known known) {
     else if (word == "--pes") o.pes = static_cast<unsigned>(numbers(argv[i])[0]);
     else if (word == "--budget") o.budget_ms = static_cast<unsigned>(numbers(argv[i])[0]);
     else if (word == "--samples") o.samples = static_cast<unsigned>(numbers(argv[i])[0]);
+    else if (word == "--both") o.both = !std::strcmp(argv[i], "yes");
+    else if (word == "--curves") o.curves = !std::strcmp(argv[i], "yes");
     else if (word == "--beside-own") o.turns = static_cast<unsigned>(numbers(argv[i])[0]);
     else if (word == "--again") o.again = static_cast<unsigned>(numbers(argv[i])[0]);
     else if (word == "--limit") o.limit = static_cast<unsigned>(numbers(argv[i])[0]);

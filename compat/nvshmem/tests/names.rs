@@ -295,8 +295,6 @@ fn the_benchs_loops_are_rushmem_perfs() {
     for (symbol, own) in &kernels {
         let Some(name) = symbol.strip_prefix("_ZN3own").and_then(|rest| source_name(rest)) else { continue };
         let ours = match name {
-            "atomic_latency_inc" => "inc_latency_thread".into(),
-            "atomic_latency_fetch_inc" => "fetch_inc_latency_thread".into(),
             _ if name.starts_with("sync_") => name.replace("sync_", "sync_all_"),
             _ if name.starts_with("barrier_") => name.replace("barrier_", "barrier_all_"),
             _ => name.to_owned(),
@@ -310,8 +308,8 @@ fn the_benchs_loops_are_rushmem_perfs() {
         assert!(code == own, "{ours} and {symbol}: {} and {}, {first:?}", code.len(), own.len());
         pairs += 1;
     }
-    // Of three scopes, of one thread, of a block.
-    assert_eq!(pairs, 12 * 3 + 5 + 4);
+    // Of three scopes, of one thread, of a block, and atomic operations one after the other and by blocks.
+    assert_eq!(pairs, 14 * 3 + 3 + 2 + 2 * 14);
 }
 
 /// After a length: that many characters.

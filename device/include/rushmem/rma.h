@@ -88,6 +88,19 @@ template <typename Scope, typename T> RUSHMEM_DEVICE bool get_near(T *dst, const
                                                           reinterpret_cast<const char *>(src), n * sizeof(T), pe);
 }
 
+/* One get after another by a block whose warps drift apart takes 2 to 4 % longer than by one that meets in
+ * between, once the link is what limits them (performance-log.md, 39). */
+constexpr size_t least_in_step = 4096;
+template <typename Scope> RUSHMEM_DEVICE void keep_in_step(size_t bytes) {
+#if !defined(RUSHMEM_CPU)
+  if constexpr (!is_alone<Scope>::value && !is_one_warp<Scope>::value) {
+    if (bytes >= least_in_step) Scope::sync();
+  }
+#else
+  static_cast<void>(bytes);
+#endif
+}
+
 /* Single values to and from PEs outside the run around this one. One call, out of line: what a loop of p or g
  * has in it besides the near access is small enough for the compiler to take the question whether the PE is
  * in the run out of the loop, and nothing of this is copied when it unrolls one (performance-log.md, 10). */
@@ -191,6 +204,7 @@ RUSHMEM_DEVICE void get_nbi(T *dst, const T *src, size_t n, int pe) {
   const impl::noted_nbi noted(impl::noted_get_nbi);
   if (!impl::get_near<Scope>(dst, src, n, pe)) return impl::far_get<Scope>(dst, src, n * sizeof(T), pe, 0);
   impl::loads_before_later();
+  impl::keep_in_step<Scope>(n * sizeof(T));
 }
 
 /* Copies n elements from `pe`'s `src`. On return every thread of the scope may read all of `dst` (warp and

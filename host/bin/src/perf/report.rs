@@ -157,7 +157,7 @@ impl Row {
             Limit::Median(most) => self.ours.median <= most,
             Limit::AtLeast(least) => self.ours.median >= least,
             Limit::Reach(wanted) => self.reaches(wanted, 1.0) || self.at_the_machines_limit(),
-            Limit::Beside(_) => self.excess()? <= 1.0,
+            Limit::Beside(_) => self.excess().is_some_and(|excess| excess <= 1.0),
         })
     }
 

@@ -2,9 +2,9 @@
 //! sizes from 8 bytes to 256 MiB, at every scope and by 1, 4, 32 and 132 blocks, each beside the peer's
 //! figure (`--compare`) and the same operations by bare instructions. A row is over where it is more than 1 %
 //! behind the peer, or further from the bare instructions than `APART`, in both of two runs: what one run
-//! shows alone is noise.
+//! shows alone is noise. The second run is of the rows that are over in the first.
 
-use super::measure::What;
+use super::measure::{What, MOST_ATOMIC};
 use super::plan::Machine;
 use super::scope::Scope;
 use super::spec::Spec;
@@ -21,12 +21,40 @@ const WORST: usize = 10;
 
 /// The figures, in their order.
 pub(super) fn specs(machine: Machine) -> Vec<Spec> {
-    use Scope::{Block, Graph, Stream, Thread, Warp};
+    let mut specs = latencies();
+    specs.extend(atomics());
+    specs.extend(bandwidths());
+    specs.extend(on_streams());
+    // Bare copies are of whole vectors, one for each block at least.
+    specs.retain(|spec| spec.bytes >= 16 * u64::from(spec.blocks) || spec.blocks == 1);
+    if machine.share(2) > 1 {
+        specs.iter_mut().for_each(|spec| spec.limit = None);
+    }
+    if !machine.is_gpu() {
+        specs.retain(|spec| spec.scope != Scope::Graph && spec.bytes <= 1 << 16 && spec.blocks <= 4);
+        specs.iter_mut().for_each(small);
+        let mut seen: Vec<Spec> = Vec::new();
+        specs.retain(|spec| {
+            let new = !seen.contains(spec);
+            if new {
+                seen.push(spec.clone());
+            }
+            new
+        });
+    }
+    specs
+}
+
+/// One operation after the other, of every size that takes a few milliseconds at most.
+fn latencies() -> Vec<Spec> {
+    use Scope::{Block, Thread, Warp};
     let mut specs = Vec::new();
     for what in [What::PutLatency, What::GetLatency, What::PLatency, What::GLatency, What::PutSignalPingpong]
     {
-        for (scope, threads, last) in [(Thread, 1, 13), (Warp, 32, 18), (Block, 1024, 20)] {
-            specs.extend(powers(3, last, 1).map(|bytes| Spec {
+        // A word takes as long as a vector.
+        let less = if matches!(what, What::PLatency | What::GLatency) { 4 } else { 0 };
+        for (scope, threads, last) in [(Thread, 1, 20), (Warp, 32, 24), (Block, 1024, 28)] {
+            specs.extend(powers(3, last - less, 1).map(|bytes| Spec {
                 scope,
                 threads,
                 bytes,
@@ -34,40 +62,75 @@ pub(super) fn specs(machine: Machine) -> Vec<Spec> {
             }));
         }
     }
-    for what in [What::SignalPingpong, What::AtomicPingpong] {
+    specs
+}
+
+/// Signals and every atomic operation, by one thread; and words by blocks, one way and both: each operation of
+/// 64 KiB by four blocks, and those two that stand for the others at every size.
+fn atomics() -> Vec<Spec> {
+    let mut specs = Vec::new();
+    for what in [What::SignalLatency, What::SignalPingpong, What::AtomicPingpong] {
         specs.push(limited(what, APART));
     }
+    let operations = What::AtomicBw.row().operations;
+    let of = |what, operation: &str| Spec { operation: Some(operation.to_owned()), ..limited(what, APART) };
+    specs.extend(operations.iter().map(|operation| of(What::AtomicLatency, operation)));
     for both in [false, true] {
-        for what in [What::PutBw, What::GetBw, What::PBw, What::GBw] {
-            for blocks in [1, 4, 32, 132] {
-                // Words take as long as bytes do; a peer of them ends at 32 MiB.
-                let last = if matches!(what, What::PBw | What::GBw) { 24 } else { 28 };
-                specs.extend(powers(10, last, if both { 3 } else { 1 }).map(|bytes| Spec {
-                    scope: Block,
-                    blocks,
+        for operation in operations {
+            let every = ["add", "fetch_add"].contains(operation);
+            for blocks in if every { &[1, 4, 32, 132][..] } else { &[4] } {
+                let first = if every { 3 } else { MOST_ATOMIC.ilog2() };
+                specs.extend(powers(first, MOST_ATOMIC.ilog2(), 1).map(|bytes| Spec {
+                    scope: Scope::Block,
+                    blocks: *blocks,
                     threads: 1024,
                     bytes,
                     both,
-                    ..limited(what, APART)
+                    ..of(What::AtomicBw, operation)
                 }));
             }
         }
     }
+    specs
+}
+
+/// By blocks at every size, by each block's warps and threads at every 64th.
+fn bandwidths() -> Vec<Spec> {
+    use Scope::{Block, Thread, Warp};
+    let mut specs = Vec::new();
+    for both in [false, true] {
+        for what in [What::PutBw, What::GetBw, What::PBw, What::GBw] {
+            let words = matches!(what, What::PBw | What::GBw);
+            for (scope, step) in [(Block, 1), (Warp, 6), (Thread, 6)] {
+                if words && scope != Block {
+                    continue;
+                }
+                for blocks in [1, 4, 32, 132] {
+                    specs.extend(powers(10, 28, step).map(|bytes| Spec {
+                        scope,
+                        blocks,
+                        threads: 1024,
+                        bytes,
+                        both,
+                        ..limited(what, APART)
+                    }));
+                }
+            }
+        }
+    }
+    // Each thread has a vector at least.
+    specs.retain(|spec| spec.scope == Block || spec.bytes >= u64::from(16 * spec.blocks * spec.threads));
+    specs
+}
+
+fn on_streams() -> Vec<Spec> {
+    use Scope::{Graph, Stream};
+    let mut specs = Vec::new();
     for (what, scope) in
         [What::HostPut, What::HostGet].into_iter().flat_map(|what| [(what, Stream), (what, Graph)])
     {
         let apart = if scope == Graph { APART_IN_GRAPH } else { APART };
-        specs.extend(powers(3, 20, 1).map(|bytes| Spec { scope, bytes, ..limited(what, apart) }));
-    }
-    // Bare copies are of whole vectors, one for each block at least.
-    specs.retain(|spec| spec.bytes >= 16 * u64::from(spec.blocks) || spec.blocks == 1);
-    if machine.share(2) > 1 {
-        specs.iter_mut().for_each(|spec| spec.limit = None);
-    }
-    if !machine.is_gpu() {
-        specs.retain(|spec| spec.scope != Graph && spec.bytes <= 1 << 16 && spec.blocks <= 4);
-        specs.iter_mut().for_each(small);
-        specs.dedup();
+        specs.extend(powers(3, 28, 1).map(|bytes| Spec { scope, bytes, ..limited(what, apart) }));
     }
     specs
 }
@@ -101,9 +164,21 @@ pub(super) fn without_caches(rows: &mut [Row]) {
     }
 }
 
-/// Of two runs of the same figures the better of each: what is over in it is over in both.
+/// Of figures that were made once, those to be made again: the ones that are over.
+pub(super) fn again(specs: &[Spec], rows: &[Row]) -> Vec<Spec> {
+    let over = |(spec, row): (&Spec, &Row)| (row.kept() == Some(false)).then(|| spec.clone());
+    specs.iter().zip(rows).filter_map(over).collect()
+}
+
+/// Of two runs the better of each row: what is over in it is over in both. The second run has only the rows
+/// that are over in the first.
 pub(super) fn better(first: Vec<Row>, second: Vec<Row>) -> Vec<Row> {
-    let better = |(first, second): (Row, Row)| {
+    let mut second = second.into_iter();
+    let better = |first: Row| {
+        if first.kept() != Some(false) {
+            return first;
+        }
+        let Some(second) = second.next() else { return first };
         debug_assert_eq!((&first.measure, first.bytes), (&second.measure, second.bytes));
         if second.excess() < first.excess() {
             second
@@ -111,7 +186,7 @@ pub(super) fn better(first: Vec<Row>, second: Vec<Row>) -> Vec<Row> {
             first
         }
     };
-    first.into_iter().zip(second).map(better).collect()
+    first.into_iter().map(better).collect()
 }
 
 /// The rows that are furthest over what they may be, or nearest to it, the worst first; empty where nothing
@@ -156,7 +231,10 @@ mod tests {
             let same = |spec: &&Spec| spec.what == what && spec.blocks == blocks && !spec.both;
             specs.iter().filter(same).map(|spec| spec.bytes).collect::<Vec<_>>()
         };
-        assert_eq!(sizes(What::PutBw, 132), (12..=28).map(|power| 1 << power).collect::<Vec<u64>>());
+        for what in [What::PutBw, What::GBw] {
+            let found = sizes(what, 132);
+            assert_eq!(found[..17], (12..=28).map(|power| 1 << power).collect::<Vec<u64>>(), "{what:?}");
+        }
         assert!(specs.iter().all(|spec| matches!(spec.limit, Some(Limit::Beside(_)))));
         let laptop = super::specs(Machine { gpus: 0 });
         assert!(super::specs(Machine { gpus: 1 }).iter().all(|spec| spec.limit.is_none()), "they share it");
@@ -190,15 +268,27 @@ mod tests {
             row.peer = peer.map(|value| Beside { name: "peer".into(), value });
             row
         };
-        let kept = |a: Row, b: Row| better(vec![a], vec![b])[0].kept();
+        let kept = |a: Row, b: Row| {
+            let again = again(&[Spec::new(What::PutLatency)], std::slice::from_ref(&a)).len();
+            better(vec![a], vec![b].into_iter().take(again).collect())[0].kept()
+        };
         assert_eq!(kept(row(1.2, None), row(1.05, None)), Some(true));
         assert_eq!(kept(row(1.2, None), row(1.15, None)), Some(false));
         // Behind the peer, though near the bare instructions.
         assert_eq!(kept(row(1.05, Some(1.0)), row(1.04, Some(1.0))), Some(false));
+        assert_eq!(kept(row(1.05, Some(1.0)), row(1.0, Some(1.0))), Some(true));
         assert_eq!(kept(row(1.05, Some(1.1)), row(1.04, Some(1.1))), Some(true));
         // Level with it, and no longer.
         assert_eq!(kept(row(1.009, Some(1.0)), row(1.008, Some(1.0))), Some(true));
         assert_eq!(kept(row(1.012, Some(1.0)), row(1.011, Some(1.0))), Some(false));
+        let specs = [1, 2, 3].map(|bytes| Spec { bytes, ..Spec::new(What::PutLatency) });
+        let rows = [row(1.2, None), row(1.0, None), row(1.3, None)];
+        assert_eq!(again(&specs, &rows).iter().map(|spec| spec.bytes).collect::<Vec<_>>(), [1, 3]);
+        let both = better(rows.to_vec(), vec![row(1.05, None), row(1.25, None)]);
+        assert_eq!(both.iter().map(|row| row.ours.median).collect::<Vec<_>>(), [1.05, 1.0, 1.25]);
+        // Nothing beside it: nothing is known, which is no success.
+        let alone = Row::new("put", Some(8), 2, "us", Summary::single(1.0)).limit(Limit::Beside(APART));
+        assert_eq!(alone.kept(), Some(false));
         let text = worst(&[row(1.05, None), row(2.2, Some(4.0))]);
         assert_eq!(worst(&[]), "");
         assert!(text.lines().nth(1).is_some_and(|line| line.contains("2.00  put + quiet 8 B")), "{text}");

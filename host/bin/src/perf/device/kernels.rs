@@ -31,7 +31,7 @@ impl Family {
     pub(super) fn source(self) -> Source {
         let (name, needs, text) = match self {
             Family::Latency => ("perf-latency.cu", COPY, include_str!("kernels/latency.cu")),
-            Family::Pingpong => ("perf-pingpong.cu", "", include_str!("kernels/pingpong.cu")),
+            Family::Pingpong => ("perf-pingpong.cu", COPY, include_str!("kernels/pingpong.cu")),
             Family::Bandwidth => ("perf-bandwidth.cu", COPY, include_str!("kernels/bandwidth.cu")),
             Family::Atomic => ("perf-atomic.cu", "", include_str!("kernels/atomic.cu")),
             Family::Sync => ("perf-sync.cu", "", include_str!("kernels/sync.cu")),

@@ -1,6 +1,6 @@
 /* A bare copy, for probes: 16-byte loads and stores, 8 in flight for each thread of the scope, 4 where it is
- * a whole block. What the machine does without any library; both sides and the size are multiples of 16, else
- * the rest goes byte by byte. */
+ * a whole block. What the machine does without any library; both sides are multiples of 16, and what the size
+ * is more than one goes as a word and bytes. */
 struct alignas(16) sixteen {
   uint64_t a, b;
 };
@@ -58,7 +58,11 @@ template <typename Scope, bool remote> DEV void bare_copy(char *to, const char *
     for (int k = 0; k < U; ++k) store_sixteen(out + i + k * size, v[k]);
   }
   for (; i < n; i += size) store_sixteen(out + i, load_sixteen<remote>(in + i));
-  for (uint64_t at = 16 * n + Scope::rank(); at < bytes; at += size) {
+  if (bytes % 16 >= 8 && Scope::rank() == 0) {
+    const uint64_t *word = reinterpret_cast<const uint64_t *>(in + n);
+    *reinterpret_cast<volatile uint64_t *>(out + n) = remote ? load_word(word) : rushmem::impl::load_plain_word(word);
+  }
+  for (uint64_t at = bytes / 8 * 8 + Scope::rank(); at < bytes; at += size) {
     reinterpret_cast<volatile char *>(to)[at] = reinterpret_cast<const volatile char *>(from)[at];
   }
 #endif

@@ -86,6 +86,20 @@ template <typename Scope> DEV void probe_get_latency(const job &j) {
   });
 }
 
+template <typename Scope> DEV void probe_p_latency(const job &j) {
+  uint64_t *base = reinterpret_cast<uint64_t *>(rushmem::ptr(j.to, j.peer));
+  const uint64_t n = j.bytes / 8, rank = fresh(uint64_t(Scope::rank())), size = fresh(uint64_t(Scope::size()));
+  timed<false>(j, [&](uint64_t) {
+    volatile uint64_t *to = fresh(base);
+#pragma unroll 4
+    for (uint64_t i = rank; i < n; i += size) to[i] = j.salt + i;
+    rushmem::impl::breathe();
+    Scope::sync();
+    if (rank == 0) rushmem::impl::fence_sc();
+    Scope::sync();
+  });
+}
+
 template <typename Scope> DEV void probe_g_latency(const job &j) {
   uint64_t *to = reinterpret_cast<uint64_t *>(j.to);
   const char *base = rushmem::ptr(j.from, j.peer);
@@ -122,6 +136,13 @@ SMALL_KERNEL(signal_latency_thread) {
     rushmem::quiet();
   });
 }
+SMALL_KERNEL(probe_signal_latency_thread) {
+  uint64_t *to = rushmem::ptr(reinterpret_cast<uint64_t *>(j.to), j.peer);
+  timed<false>(j, [&](uint64_t round) {
+    rushmem::impl::store_relaxed_word(fresh(to), round + 1);
+    rushmem::impl::fence_sc();
+  });
+}
 SMALL_KERNEL(p_latency_thread) { p_latency<rushmem::thread>(j); }
 SMALL_KERNEL(p_latency_warp) { p_latency<rushmem::warp>(j); }
 KERNEL(p_latency_block) { p_latency<rushmem::block>(j); }
@@ -134,6 +155,9 @@ KERNEL(probe_put_latency_block) { probe_put_latency<rushmem::block>(j); }
 SMALL_KERNEL(probe_get_latency_thread) { probe_get_latency<rushmem::thread>(j); }
 SMALL_KERNEL(probe_get_latency_warp) { probe_get_latency<rushmem::warp>(j); }
 KERNEL(probe_get_latency_block) { probe_get_latency<rushmem::block>(j); }
+SMALL_KERNEL(probe_p_latency_thread) { probe_p_latency<rushmem::thread>(j); }
+SMALL_KERNEL(probe_p_latency_warp) { probe_p_latency<rushmem::warp>(j); }
+KERNEL(probe_p_latency_block) { probe_p_latency<rushmem::block>(j); }
 SMALL_KERNEL(probe_g_latency_thread) { probe_g_latency<rushmem::thread>(j); }
 SMALL_KERNEL(probe_g_latency_warp) { probe_g_latency<rushmem::warp>(j); }
 KERNEL(probe_g_latency_block) { probe_g_latency<rushmem::block>(j); }

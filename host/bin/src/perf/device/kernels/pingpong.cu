@@ -115,36 +115,43 @@ KERNEL(packed_pingpong_block_bytes) { packed_pingpong<rushmem::block, char>(j); 
 /* ---- What the instructions themselves take, without a library: no checks, no watch over the wait. ---- */
 
 /* What is seen is acquired, as a wait's promise is: by a second load where `loads`, else by a fence. */
-template <bool loads, typename Send> DEV void bare_pingpong(const job &j, Send send) {
+template <typename Scope, bool loads, typename Send> DEV void bare_pingpong(const job &j, Send send) {
   const bool serves = rushmem::my_pe() < j.peer;
   uint64_t *mine = j.words + PING, *theirs = rushmem::ptr(mine, j.peer);
   timed<false>(j, [&](uint64_t round) {
     if (serves) send(theirs, round + 1);
-    spin_until([&] { return rushmem::impl::load_relaxed_word(mine) >= round + 1; });
-    if (!loads) rushmem::impl::fence_acquire();
-    else if (rushmem::impl::load_acquire_word(mine) < round + 1) rushmem::atomic_inc(j.stamps, rushmem::my_pe());
+    if (Scope::rank() == 0) {
+      spin_until([&] { return rushmem::impl::load_relaxed_word(mine) >= round + 1; });
+      if (!loads) rushmem::impl::fence_acquire();
+      else if (rushmem::impl::load_acquire_word(mine) < round + 1) rushmem::atomic_inc(j.stamps, rushmem::my_pe());
+    }
+    Scope::sync();
     if (!serves) send(theirs, round + 1);
   });
 }
 
 /* A relaxed store; a relaxed poll and an acquire fence. */
 SMALL_KERNEL(probe_signal_pingpong_thread) {
-  bare_pingpong<false>(j, [](uint64_t *to, uint64_t n) { rushmem::impl::store_relaxed_word(to, n); });
+  bare_pingpong<rushmem::thread, false>(j, [](uint64_t *to, uint64_t n) { rushmem::impl::store_relaxed_word(to, n); });
 }
 
 /* A relaxed reduction; a relaxed poll and an acquire fence. */
 SMALL_KERNEL(probe_atomic_pingpong_thread) {
-  bare_pingpong<false>(j, [](uint64_t *to, uint64_t) { rushmem::impl::add_word(to, uint64_t(1)); });
+  bare_pingpong<rushmem::thread, false>(j, [](uint64_t *to, uint64_t) { rushmem::impl::add_word(to, uint64_t(1)); });
 }
 
-/* One word of data, a release store; a relaxed poll and one acquire. */
-SMALL_KERNEL(probe_put_signal_pingpong_thread) {
-  uint64_t *data = rushmem::ptr(reinterpret_cast<uint64_t *>(j.to), j.peer);
-  bare_pingpong<true>(j, [&](uint64_t *to, uint64_t n) {
-    *reinterpret_cast<volatile uint64_t *>(data) = *reinterpret_cast<uint64_t *>(j.from);
-    rushmem::impl::store_release_word(to, n);
+/* A bare copy, a release store by one thread; a relaxed poll and one acquire. */
+template <typename Scope> DEV void probe_put_signal_pingpong(const job &j) {
+  char *data = rushmem::ptr(j.to, j.peer);
+  bare_pingpong<Scope, true>(j, [&](uint64_t *to, uint64_t n) {
+    bare_copy<Scope, false>(fresh(data), fresh(j.from), fresh(j.bytes));
+    Scope::sync();
+    if (Scope::rank() == 0) rushmem::impl::store_release_word(to, n);
   });
 }
+SMALL_KERNEL(probe_put_signal_pingpong_thread) { probe_put_signal_pingpong<rushmem::thread>(j); }
+SMALL_KERNEL(probe_put_signal_pingpong_warp) { probe_put_signal_pingpong<rushmem::warp>(j); }
+KERNEL(probe_put_signal_pingpong_block) { probe_put_signal_pingpong<rushmem::block>(j); }
 
 /* 16 bytes by one store and one load, again and again. */
 SMALL_KERNEL(probe_packed_pingpong_thread) {
@@ -167,7 +174,7 @@ SMALL_KERNEL(probe_packed_pingpong_thread) {
 /* One word of data, a sequentially consistent fence, a relaxed store; a relaxed poll and one acquire. */
 SMALL_KERNEL(probe_p_pingpong_thread) {
   uint64_t *data = rushmem::ptr(reinterpret_cast<uint64_t *>(j.to), j.peer);
-  bare_pingpong<true>(j, [&](uint64_t *to, uint64_t n) {
+  bare_pingpong<rushmem::thread, true>(j, [&](uint64_t *to, uint64_t n) {
     *reinterpret_cast<volatile uint64_t *>(data) = j.salt;
     rushmem::impl::fence_sc();
     rushmem::impl::store_relaxed_word(to, n);
