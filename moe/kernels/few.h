@@ -57,6 +57,16 @@ __device__ inline uint32_t largest(uint32_t n) {
 #endif
 }
 
+/* Their sum. */
+__device__ inline uint32_t added(uint32_t n) {
+#if defined(RUSHMEM_CPU) || __CUDA_ARCH__ >= 800
+  return __reduce_add_sync(all_lanes, n);
+#else
+  for (int apart = 16; apart > 0; apart /= 2) n += __shfl_xor_sync(all_lanes, n, apart);
+  return n;
+#endif
+}
+
 /* ---- 12 bytes and a flag ---- */
 
 /* Three words, which are a packet with the lower half of the round's number. */
@@ -124,6 +134,14 @@ __device__ inline void of_packets(passage &p, const three &a, const three &b, fl
   for (uint32_t i = 0; i < six; ++i) out[i] = __uint_as_float(p.w[six * lane_of() + i]);
   __syncwarp();
 }
+
+/* ---- what a rank does with a token ---- */
+
+/* One of a token's experts, a lane each, as the receiver knows it. */
+struct chosen {
+  uint32_t id, ours; /* which lanes' experts are this rank's */
+  uint32_t row;      /* where this one's is */
+};
 
 /* ---- parts that a rank keeps ---- */
 

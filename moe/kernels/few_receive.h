@@ -2,78 +2,12 @@
 namespace moe {
 namespace few {
 
-/* Number `at` of the tokens of other ranks, among those of all; past them where there is none. */
-__device__ inline uint32_t others_token(const exchange &e, const rushmem::team &t, uint32_t at) {
-  return at < static_cast<uint32_t>(t.my_pe()) * e.max_tokens ? at : at + e.max_tokens;
-}
-
-/* A part of a row that a warp takes, and where it comes. Where this rank keeps its own (`keeps`), only
- * others' come. */
-struct taking {
-  uint32_t item, at, part; /* of all items; the row's token, of all sources' */
-  const slim_packet *packets;
-};
-__device__ inline taking aim(const exchange &e, const rushmem::team &t, uint64_t round, uint32_t item,
-                             bool keeps) {
-  const uint32_t parts = parts_of_row(e), number = item / parts, part = item - number * parts;
-  const uint32_t at = keeps ? others_token(e, t, number) : number, source = at / e.max_tokens;
-  const slim_packet *row = packets_of_row(e, static_cast<uint32_t>(t.n_pes()), round & 1, source, at - source * e.max_tokens);
-  return {item, at, part, row + part * part_packets};
-}
-
-/* Where a word of a lane's goes: this far into each of the rows that want it, or, where null, nowhere. */
-struct target {
-  unsigned char *begin;
-  uint32_t row_bytes;
-  __device__ unsigned char *in_row(uint32_t row) const { return begin + uint64_t(row) * row_bytes; }
-};
-__device__ inline target target_of(const exchange &e, const received &r, uint32_t word) {
-  const uint32_t data_words = e.data_bytes / 4;
-  if (word < data_words) return {r.x + size_t(word) * 4, e.data_bytes};
-  const bool beside = !MOE_CAST && r.side && word < data_words + e.side_bytes / 4;
-  return {beside ? r.side + size_t(word - data_words) * 4 : nullptr, e.side_bytes};
-}
-
-/* Where a lane's words of a part go, and its scale. */
-struct targets {
-  target words[3];
-  target scale;
-};
-__device__ inline targets targets_of(const exchange &e, const received &r, uint32_t part) {
-  const uint32_t lane = lane_of();
-  targets to;
-#pragma unroll
-  for (uint32_t i = 0; i < 3; ++i) to.words[i] = target_of(e, r, part * part_words + i * lanes + lane);
-  const uint32_t group = 3 * part + lane;
-  const bool scaled = MOE_CAST && r.side && lane < 3 && group < groups_of(e);
-  to.scale = {scaled ? r.side + group * scale_bytes : nullptr, e.side_bytes};
-  return to;
-}
-
-/* By a warp: a part of a row that it has, with its scales, to every place that wants it. */
-__device__ inline void store_part(passage &through, const chosen &c, const targets &to, const three &v,
-                                  uint32_t scale) {
-  const three words = across(through, v);
-  uint32_t left = c.ours;
-#pragma unroll 1
-  do {
-    const uint32_t row = __shfl_sync(all_lanes, c.row, static_cast<int>(lowest_bit(left)));
-#pragma unroll
-    for (uint32_t i = 0; i < 3; ++i) {
-      if (to.words[i].begin) store4(to.words[i].in_row(row), words.w[i]);
-    }
-    if (to.scale.begin && scale_bytes == 1) *to.scale.in_row(row) = static_cast<unsigned char>(scale);
-    else if (to.scale.begin) store4(to.scale.in_row(row), scale);
-    left &= left - 1;
-  } while (MOE_LAYOUT != 1 && left != 0);
-}
-
 /* The same of a part that the warp has sent, and kept. */
 __device__ inline void store_kept(const exchange &e, const rushmem::team &t, const received &r,
                                   const routes &all, passage &through, const kept_part &kept) {
   if (kept.at == not_kept) return;
   const chosen c = chosen_of(e, t, all, kept.at);
-  if (c.ours != 0) store_part(through, c, targets_of(e, r, kept.part), kept.v, kept.scale);
+  if (c.ours != 0) store_part(c, targets_of(e, r, kept.part), across(through, kept.v), kept.scale);
 }
 
 /* By a warp: a part of a row that comes, to every place that wants it. */
@@ -95,7 +29,7 @@ __device__ inline void take_part(const exchange &e, const rushmem::team &t, cons
 #else
   constexpr uint32_t scale = 0;
 #endif
-  store_part(through, c, to, values[0], scale);
+  store_part(c, to, across(through, values[0]), scale);
 }
 
 /* By a warp: the weight of a lane's expert of a token; of none that does not come. */
@@ -107,21 +41,20 @@ __device__ inline float weight_of(const exchange &e, const rushmem::team &t, uin
   return __uint_as_float(static_cast<uint32_t>(lane % 2 ? two >> 32 : two));
 }
 
-/* By a warp: what else is said of a token, and what combine will know of it. */
-__device__ inline void tell(const exchange &e, const rushmem::team &t, const received &r, const routes &all, uint32_t at, float weight,
-                            bool failed) {
+/* By a warp: what else is said of a token, and what combine will know of it. `there`: its source has it. */
+__device__ inline void tell(const exchange &e, const rushmem::team &t, const received &r, const chosen &mine, bool there, uint32_t at,
+                            float weight, bool failed) {
   const uint32_t lane = lane_of(), ranks = static_cast<uint32_t>(t.n_pes()), me = static_cast<uint32_t>(t.my_pe());
   const uint32_t source = at / e.max_tokens, token = at - source * e.max_tokens;
   if (failed) {
     if (MOE_LAYOUT == 1 && r.experts && lane < e.top_k) r.experts[size_t(at) * e.top_k + lane] = -1;
     return;
   }
-  const chosen mine = chosen_of(e, t, all, at);
   const bool here = mine.ours >> lane & 1;
 #if MOE_LAYOUT == 1
   const int32_t local = here ? static_cast<int32_t>(mine.id - me * e.experts_a_rank) : -1;
   if (lane < e.top_k && r.experts) r.experts[size_t(at) * e.top_k + lane] = local;
-  if (lane < e.top_k && token < all.counts[source] && r.weights && e.weighted) r.weights[size_t(at) * e.top_k + lane] = weight;
+  if (lane < e.top_k && there && r.weights && e.weighted) r.weights[size_t(at) * e.top_k + lane] = weight;
 #endif
   const choice c = choice_among(e, mine.id, weight);
   const uint32_t below = (1u << lane) - 1, place = __popc(mine.ours & below);
@@ -131,15 +64,126 @@ __device__ inline void tell(const exchange &e, const rushmem::team &t, const rec
     if (r.sources) r.sources[mine.row] = static_cast<int32_t>(at);
     record[1 + place] = static_cast<uint64_t>(__float_as_uint(weight)) << 32 | mine.row;
   }
-  const uint32_t units = before_rank(e, c, me).units;
-  if (c.rank == me && c.first) record[0] = static_cast<uint64_t>(units) << 32 | (c.narrow ? is_narrow : 0) | terms;
+  /* Units and ranks before those of a lane's rank: of two ranks with experts of the token, or a few. */
+  const uint32_t firsts = __ballot_sync(all_lanes, c.first);
+  before b{0, 0};
+#pragma unroll 1
+  for (uint32_t left = firsts; left != 0; left &= left - 1) {
+    const uint32_t theirs = __shfl_sync(all_lanes, c.units, static_cast<int>(lowest_bit(left)));
+    const uint32_t of = __shfl_sync(all_lanes, c.rank, static_cast<int>(lowest_bit(left)));
+    b.units += of < c.rank ? theirs : 0;
+    b.ranks += of < c.rank ? 1 : 0;
+  }
+  if (c.rank == me && c.first) record[0] = static_cast<uint64_t>(b.units) << 32 | (c.narrow ? is_narrow : 0) | terms;
   if (lane == 0 && terms == 0) record[0] = 0;
   if (source != me) return;
   uint64_t *home = home_record_of(e, ranks, token);
-  const before b = before_rank(e, c, c.rank);
   if (c.first) home[1 + b.ranks] = static_cast<uint64_t>(__float_as_uint(weight)) << 32 | (c.narrow ? is_narrow : 0) | b.units;
-  const uint32_t firsts = __ballot_sync(all_lanes, c.first);
-  if (lane == 0) home[0] = __popc(firsts) | (token < all.counts[me] ? exists : 0);
+  if (lane == 0) home[0] = __popc(firsts) | (there ? exists : 0);
+}
+
+/* By each block, behind a meeting: all its threads have read their word. By the last threads, as the first
+ * have rows. */
+template <bool whole> __device__ inline void count_received(const exchange &e, uint64_t round) {
+  for (uint32_t i = blockIdx.x + (blockDim.x - 1 - threadIdx.x) * gridDim.x; i < e.words; i += blockDim.x * gridDim.x) {
+    if (whole) e.sent[i] = round;
+    e.received[i] = round;
+  }
+}
+
+/* A part of a row that a warp is about to store: one that it has kept, or one that comes. */
+struct at_hand {
+  uint32_t at, part;
+  beside b; /* its packets, and which of them have not come */
+};
+__device__ inline void take_up(at_hand &now, const kept_part &kept) {
+  now.at = kept.at;
+  now.part = kept.part;
+  now.b.lacks[0] = now.b.lacks[1] = false;
+  now.b.values[0] = kept.v;
+#pragma unroll
+  for (uint32_t i = 0; i < 3; ++i) now.b.values[1].w[i] = kept.scale;
+}
+__device__ inline void take_up(at_hand &now, const taking &next, uint32_t rows) {
+  now.at = next.at;
+  now.part = next.part;
+  if (next.at < rows) {
+    now.b.row[0] = next.packets + lane_of();
+    now.b.row[1] = next.packets + lanes;
+  }
+  now.b.lacks[0] = next.at < rows;
+  now.b.lacks[1] = MOE_CAST && next.at < rows && lane_of() < 3;
+}
+
+/* By a warp that hears all routing by itself. What can be known before is worked out before. */
+template <bool whole>
+__device__ inline void receive_by_warps(const exchange &e, const rushmem::team &t, const received &r, uint64_t round, kept_parts kept,
+                                        taking next, passage &through) {
+  const uint32_t ranks = static_cast<uint32_t>(t.n_pes()), rows = ranks * e.max_tokens, lane = lane_of();
+  const bool keeps = whole && keeps_parts(e, parts_of_row(e));
+  at_hand now{};
+  now.at = not_kept;
+  const auto advance = [&] {
+    if (whole && kept.first.at != not_kept) {
+      take_up(now, kept.first);
+      kept.first.at = not_kept;
+    } else if (whole && kept.second.at != not_kept) {
+      take_up(now, kept.second);
+      kept.second.at = not_kept;
+    } else {
+      take_up(now, next, rows);
+      next = aim(e, t, round, next.item + slots(), keeps);
+    }
+  };
+  now.b.weights = e.routing;
+  now.b.row[0] = now.b.row[1] = reinterpret_cast<const slim_packet *>(e.routing);
+  advance();
+  uint32_t told = from_middle();
+  __syncthreads();
+  count_received<whole>(e, round);
+  if (now.at >= rows && told >= rows && !is_clerk()) return;
+  const uint32_t source = told / e.max_tokens, token = told - source * e.max_tokens;
+  if (e.weighted && told < rows && lane < e.top_k && !is_absent(e, source)) {
+    now.b.weights = routing_of(e, ranks, round & 1, source) + 1 + token * e.routing_words + id_words(e) + lane / 2;
+    now.b.lacks_weights = true;
+  }
+  targets to = targets_of(e, r, now.part);
+  const hearing h = hear_all(e, t, round, now.b);
+#pragma unroll 1
+  while (now.at < rows && !h.failed) {
+    const chosen c = chosen_of(e, t, h, now.at);
+    if (c.ours != 0) {
+      await(now.b.row, now.b.lacks, now.b.values, static_cast<uint32_t>(round));
+      const three words = across(through, now.b.values[0]);
+      const auto row = [&](uint32_t k) { return row_of(e, t, h, now.at, c, k); };
+      store_part(c.ours, row, to, words, MOE_CAST ? word_of_lane(now.b.values[1]) : 0);
+    }
+    advance();
+    to = targets_of(e, r, now.part);
+  }
+  bool first = true;
+#pragma unroll 1
+  for (; told < rows; told += slots()) {
+    const uint32_t whose = told / e.max_tokens;
+    const bool there = told - whose * e.max_tokens < tokens_of(e, h, whose);
+    float weight = 1;
+    if (e.weighted && !h.failed) {
+      if (!first) weight = weight_of(e, t, round, told);
+      else {
+        if (there && now.b.lacks_weights) now.b.two = rushmem::wait_packed(now.b.weights, round);
+        weight = __uint_as_float(static_cast<uint32_t>(lane % 2 ? now.b.two >> 32 : now.b.two));
+      }
+    }
+    first = false;
+    chosen c = chosen_of(e, t, h, told);
+#pragma unroll 1
+    for (uint32_t left = c.ours; left != 0; left &= left - 1) {
+      const uint32_t row = row_of(e, t, h, told, c, lowest_bit(left));
+      if (lane == lowest_bit(left)) c.row = row;
+    }
+    tell(e, t, r, c, there, told, weight, h.failed);
+  }
+  if (is_clerk()) keep_books(e, t, r, h, round);
 }
 
 /* `whole`: the launch has sent, too, and the warp has `kept` parts. */
@@ -151,17 +195,15 @@ __device__ inline void receive_all(const exchange &e, const rushmem::team &t, co
   const bool keeps = whole && keeps_parts(e, parts_of_row(e));
   /* What it will take first it knows when it has to. */
   taking next = aim(e, t, round, from_front(), keeps);
+#if MOE_LAYOUT != 1
+  if (hears_by_warps(e, t)) return receive_by_warps<whole>(e, t, r, round, kept, next, of_warps[warp_of()]);
+#endif
   /* A warp's first token to tell of, whose weights it hears meanwhile. */
   uint32_t told = from_middle();
   float weight = 1;
   if (e.weighted && told < rows) weight = weight_of(e, t, round, told);
   const bool failed = learn(e, t, round, all);
-  /* Behind the block's meeting: all its threads have read their word. By the last threads, as the first have
-   * rows. */
-  for (uint32_t i = blockIdx.x + (blockDim.x - 1 - threadIdx.x) * gridDim.x; i < e.words; i += blockDim.x * gridDim.x) {
-    if (whole) e.sent[i] = round;
-    e.received[i] = round;
-  }
+  count_received<whole>(e, round);
   if (keeps && !failed) {
     store_kept(e, t, r, all, of_warps[warp_of()], kept.first);
     store_kept(e, t, r, all, of_warps[warp_of()], kept.second);
@@ -173,7 +215,8 @@ __device__ inline void receive_all(const exchange &e, const rushmem::team &t, co
   }
 #pragma unroll 1
   while (told < rows) {
-    tell(e, t, r, all, told, weight, failed);
+    const uint32_t source = told / e.max_tokens;
+    tell(e, t, r, chosen_of(e, t, all, told), told - source * e.max_tokens < all.counts[source], told, weight, failed);
     told += slots();
     if (e.weighted && told < rows) weight = weight_of(e, t, round, told);
   }

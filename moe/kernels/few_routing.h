@@ -1,4 +1,5 @@
-/* The routing of a round of few tokens, as each block of a receiver learns it. */
+/* The routing of a round of few tokens, as each block of a receiver learns it where that is more than a warp
+ * hears by itself (few_hearing.h). */
 namespace moe {
 namespace few {
 
@@ -19,6 +20,7 @@ __device__ inline routes prepare(const exchange &e, const rushmem::team &t, unsi
   const uint32_t rows = static_cast<uint32_t>(t.n_pes()) * e.max_tokens;
   uint64_t *ids = reinterpret_cast<uint64_t *>(shared);
   const routes all{ids, reinterpret_cast<uint32_t *>(ids + rows * id_words(e)), counts, &twice};
+  if (hears_by_warps(e, t)) return all;
 #pragma unroll 1
   for (uint32_t i = threadIdx.x; i < bit_words(rows) * e.experts_a_rank; i += blockDim.x) all.bits[i] = 0;
   if (threadIdx.x == 0) twice = 0;
@@ -110,12 +112,7 @@ __device__ inline uint32_t before_token(const exchange &e, const routes &all, ui
   return at % 32 == 0 ? n : n + __popc(bits[at / 32 * e.experts_a_rank] & ((1u << (at % 32)) - 1));
 }
 
-/* One of a token's experts, a lane each, as the receiver knows it. */
-struct chosen {
-  uint32_t id, ours; /* which lanes' experts are this rank's */
-  uint32_t row;      /* where this one's is */
-};
-
+/* Of token `at`. */
 __device__ inline chosen chosen_of(const exchange &e, const rushmem::team &t, const routes &all, uint32_t at) {
   const uint32_t lane = lane_of(), words = id_words(e), first = static_cast<uint32_t>(t.my_pe()) * e.experts_a_rank;
   chosen c{nowhere, 0, at};

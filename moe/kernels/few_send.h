@@ -124,6 +124,7 @@ __device__ inline kept_part send_part(const exchange &e, const rushmem::team &t,
 #endif
   const uint32_t me = static_cast<uint32_t>(t.my_pe());
   uint32_t to = united(id < unheard ? 1u << rank_of(e, id) : 0);
+  keeps = keeps && (to >> me & 1);
   if (keeps) to &= ~(1u << me);
   const uint32_t ranks = static_cast<uint32_t>(t.n_pes());
   slim_packet *slots = packets_of_row(e, ranks, round & 1, me, token) + part * part_packets;

@@ -113,8 +113,8 @@ impl Config {
         let row_words = match (is_few, self.payload) {
             (false, _) => data_bytes / CARRIED as u32 + side_words,
             // Parts of 32 packets, and one with the scales.
-            (true, Payload::Cast(..)) => self.hidden.div_ceil(4 * PART_WORDS) * (LANES + 1),
-            (true, _) => ((data_bytes + side_bytes) / 4).div_ceil(PART_WORDS) * LANES,
+            (true, Payload::Cast(..)) => self.parts_of_few() * (LANES + 1),
+            (true, _) => self.parts_of_few() * LANES,
         };
         let routing_words = self.top_k.div_ceil(4) + if self.weighted { self.top_k.div_ceil(2) } else { 0 };
         // A sum of several experts of a rank is of f32, twice as long as a row of 16-bit numbers.
@@ -203,6 +203,21 @@ impl Config {
             && ranks <= MOST_FEW_RANKS
             && self.few.map_or(measured, |few| self.max_tokens <= few)
             && self.shared_bytes_of_few(ranks, rows) <= u64::from(most_shared)
+    }
+
+    /// Its items of work, each a warp's, in a launch of dispatch or combine, whichever has more: parts of rows
+    /// and of sums, and tokens' routing.
+    pub(crate) fn items_of_few(&self, ranks: u32) -> u64 {
+        let (n, t) = (u64::from(ranks), u64::from(self.max_tokens));
+        (n + 1) * t * u64::from((self.parts_of_few() + 1).max(self.hidden.div_ceil(PART_COLUMNS)))
+    }
+
+    /// Parts of a row, of three words a lane.
+    fn parts_of_few(&self) -> u32 {
+        match self.payload {
+            Payload::Cast(..) => self.hidden.div_ceil(4 * PART_WORDS),
+            _ => ((self.row_bytes() + self.side_bytes()) / 4).div_ceil(PART_WORDS),
+        }
     }
 
     /// Dynamic shared memory of its dispatch (`struct routes` of `kernels/few_routing.h`): the experts of all

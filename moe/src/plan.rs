@@ -25,8 +25,11 @@ use crate::rooms::Rooms;
 pub const ALIGN: usize = 128;
 /// Threads of a block and most blocks of a launch: on a GPU two blocks a multiprocessor of an H200.
 const GPU_SHAPE: (u32, u32) = (264, 256);
-/// The same of an exchange for few tokens: one block a multiprocessor.
+/// The same of an exchange for few tokens: one block a multiprocessor, of half the warps, or of a quarter and so
+/// on, where all of a launch's work is then still dealt out once; but not of fewer than the least. Fewer threads
+/// start and end faster.
 const GPU_SHAPE_OF_FEW: (u32, u32) = (132, 512);
+const LEAST_THREADS_OF_FEW: u32 = 128;
 /// On the CPU device, where every block is a thread of the operating system.
 const CPU_SHAPE: (u32, u32) = (3, 64);
 /// Bytes of shared memory of which a multiprocessor has no room for two.
@@ -133,11 +136,18 @@ impl Plan {
         u64::from(self.ranks) * u64::from(self.config.max_tokens)
     }
 
+    /// Threads of a block of an exchange for few tokens, on GPUs.
+    fn threads_of_few(&self) -> u32 {
+        let items = self.config.items_of_few(self.ranks).div_ceil(u64::from(GPU_SHAPE_OF_FEW.0));
+        let warps = items.min(u64::from(GPU_SHAPE_OF_FEW.1 / 32)).next_power_of_two() as u32;
+        (32 * warps).max(LEAST_THREADS_OF_FEW)
+    }
+
     /// The shape of launches on GPUs, or on the CPU device.
     fn shape_on(&self, gpu: bool) -> Shape {
         let (config, exchange) = (&self.config, &self.exchange);
         let (most, few) = match (gpu, self.few) {
-            (true, true) => GPU_SHAPE_OF_FEW,
+            (true, true) => (GPU_SHAPE_OF_FEW.0, self.threads_of_few()),
             (true, false) => GPU_SHAPE,
             _ => CPU_SHAPE,
         };

@@ -3,6 +3,7 @@
 mod bench;
 mod checked;
 mod errors;
+mod few;
 mod groups;
 mod large;
 mod model;
