@@ -63,7 +63,7 @@ pub(crate) struct Shape {
     pub(crate) threads: u32,
     /// Operations in a batch.
     pub(crate) iterations: u32,
-    /// Where it is not what was asked for.
+    /// Where it is not what was asked for; the bare form that was the best of several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) note: Option<String>,
 }

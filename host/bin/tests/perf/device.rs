@@ -154,6 +154,15 @@ fn every_promise_has_its_row_beside_peers_and_limits() {
     ] {
         assert!(find(measure, scope)["limit"].is_null(), "nothing is promised of the CPU device:\n{table}");
     }
+    // Collectives inside kernels stand beside bare ones, which were verified as they are; those of a grid that
+    // meets do not.
+    let collectives = ["reduce", "reducescatter", "broadcast", "fcollect", "alltoall"];
+    let inside: Vec<_> = rows.iter().filter(|row| collectives.contains(&row.measure.as_str())).collect();
+    assert_eq!(inside.len(), 2 + 2 * 4 + 5 * 4, "{table}");
+    for row in inside {
+        let name = row.value["reference"]["name"].as_str();
+        assert_eq!(name, (row.scope != "grid").then_some("bare instructions"), "{row:?}");
+    }
     let missing =
         run(perf("device targets --compare nowhere.csv").env("RUSHMEM_DEVICE", "cpu"), folder.path());
     assert!(!missing.status.success() && text(&missing.stderr).contains("nowhere.csv"));

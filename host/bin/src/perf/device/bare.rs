@@ -1,5 +1,6 @@
-//! Collectives of two PEs on streams by bare instructions (`kernels/bare.cu`): what the machine allows of
-//! them, beside which `device targets` sets the library's.
+//! Collectives of two PEs by bare instructions, on streams (`kernels/bare.cu`) and inside kernels
+//! (`kernels/bare_inside.cu`): what the machine allows of them, beside which `device targets` sets the
+//! library's.
 
 use rushmem::{ByValue, Kernel, Launch, Stream};
 
@@ -7,6 +8,7 @@ use super::bench::{Bench, Rounds, Shape};
 use super::collectives::{self, Arrays};
 use super::kernels::{Family, Job};
 use super::measure::{Part, What};
+use super::scope::Scope;
 use super::spec::Spec;
 use crate::job::{Failure, Result};
 
@@ -15,6 +17,8 @@ const MOST_BY_PACKETS: u64 = 64 << 10;
 const MOST_BY_ROWS: u64 = 1 << 20;
 /// Threads of a block that sends packets, a word each.
 const THREADS: u32 = 128;
+/// The most bytes from a PE to the other that a block sends in packets, where its threads have several.
+const MOST_OF_BLOCK: u64 = 64 << 10;
 
 /// The kernel's name and its launch; none where there is no such kernel. Elements of 8 bytes, as the kernels
 /// move words.
@@ -46,6 +50,44 @@ pub(super) fn is_there(spec: &Spec) -> bool {
     spec.bare && form(spec).is_some()
 }
 
+/// How the names of kernels begin that are collectives inside kernels.
+pub(super) const INSIDE: &str = "bare_";
+
+/// The forms that a collective inside a kernel has in such a launch, the best of which is what the machine
+/// allows; none where there are no bare kernels for it.
+pub(super) fn inside(spec: &Spec, shape: Shape) -> Vec<&'static str> {
+    let whole = matches!(spec.what, What::Reduce | What::Broadcast);
+    let each = if whole { spec.bytes } else { spec.bytes / 2 };
+    let threads = u64::from(shape.blocks) * u64::from(shape.threads);
+    let a_word_each = each % 8 == 0 && each.div_ceil(8) <= threads;
+    let forms: &[&str] = match (spec.what, spec.scope) {
+        _ if !spec.bare || !spec.what.row().family.is_collective() => &[],
+        (What::Reduce, Scope::Thread | Scope::Warp) if a_word_each => &["packet"],
+        (What::Reduce, Scope::Block | Scope::GridParts) | (_, Scope::Block) => match each {
+            4 if !whole => &["element"],
+            _ if a_word_each && each < MOST_BY_PACKETS => &["packet"],
+            _ if a_word_each => &["packet", "rows"],
+            _ if each % 16 != 0 => &[],
+            _ if each > MOST_BY_ROWS => &["loads", "stores", "halves"],
+            _ if each / u64::from(shape.blocks) > MOST_OF_BLOCK => &["rows", "loads", "stores", "halves"],
+            _ => &["packets", "rows", "loads", "stores", "halves"],
+        },
+        _ => &[],
+    };
+    // Shares of sums are loaded, and two PEs have halves of whole ones alone.
+    let has = |form: &str| match form {
+        "stores" => spec.what != What::Reducescatter,
+        "halves" => spec.what == What::Reduce && each % 32 == 0,
+        _ => true,
+    };
+    forms.iter().copied().filter(|form| has(form)).collect()
+}
+
+/// The kernel of such a form.
+pub(super) fn kernel_inside(spec: &Spec, form: &str) -> String {
+    format!("{INSIDE}{}_{}_{form}", spec.what.row().kernel, spec.scope.word())
+}
+
 /// A call that can be put on a stream.
 pub(super) struct BareCall<'b> {
     kernel: Kernel<'b>,
@@ -60,7 +102,7 @@ impl<'b> BareCall<'b> {
         let kernel = bench.kernel(Family::Bare, &name)?;
         let none = Rounds { iterations: 0, batches: 0, warm_up: 0 };
         let job = bench.job(spec, none, Part::Pair);
-        let job = Job { to: arrays.to(), from: arrays.from(), words: bench.room.as_ptr(), ..job };
+        let job = Job { to: arrays.to(), from: arrays.from(), ..job };
         Ok(BareCall { kernel, launch: Launch::new(shape.blocks, shape.threads).early(), job })
     }
 
@@ -76,7 +118,6 @@ impl<'b> BareCall<'b> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::scope::Scope;
 
     #[test]
     fn there_is_a_form_of_each_size_of_whole_words() {
@@ -90,5 +131,29 @@ mod tests {
         assert_eq!(named(What::StreamAlltoall, 8), None);
         assert_eq!(named(What::StreamTeamBarrier, 8), None);
         assert_eq!(named(What::Reduce, 8), None);
+    }
+
+    #[test]
+    fn forms_inside_kernels_are_those_of_their_size() {
+        let of = |what, scope, blocks, bytes| {
+            let spec = Spec { scope, blocks, threads: 512, bytes, bare: true, ..Spec::new(what) };
+            inside(&spec, Shape { blocks, threads: if scope == Scope::Thread { 1 } else { 512 } })
+        };
+        let block = |what, bytes| of(what, Scope::Block, 1, bytes);
+        assert_eq!(block(What::Reduce, 8), ["packet"]);
+        assert_eq!(block(What::Alltoall, 8), ["element"]);
+        assert_eq!(block(What::Alltoall, 1 << 10), ["packet"]);
+        assert_eq!(block(What::Reduce, 64 << 10), ["packets", "rows", "loads", "stores", "halves"]);
+        assert_eq!(block(What::Broadcast, 1 << 20), ["rows", "loads", "stores"]);
+        assert_eq!(block(What::Reducescatter, 1 << 20), ["rows", "loads"]);
+        assert_eq!(of(What::Reduce, Scope::Thread, 1, 8), ["packet"]);
+        assert_eq!(of(What::Reduce, Scope::GridParts, 128, 64 << 10), ["packet", "rows"]);
+        assert_eq!(of(What::Reduce, Scope::GridParts, 128, 16 << 20), ["loads", "stores", "halves"]);
+        let none: [&str; 0] = [];
+        assert_eq!(of(What::Alltoall, Scope::Thread, 1, 16), none);
+        assert_eq!(of(What::Reduce, Scope::Grid, 128, 64 << 10), none);
+        assert_eq!(block(What::Sync, 8), none);
+        let spec = Spec { scope: Scope::Block, ..Spec::new(What::Fcollect) };
+        assert_eq!(kernel_inside(&spec, "rows"), "bare_fcollect_block_rows");
     }
 }

@@ -74,9 +74,10 @@ impl<'w> Bench<'w> {
             return Err(Failure::new("rushmem-perf measures between PEs: this job has one"));
         }
         let mut modules = BTreeMap::new();
-        let bare = plan.specs.iter().any(|spec| spec.bare);
+        let bare = |family| plan.specs.iter().any(move |spec| spec.bare && spec.bare_family() == family);
+        let bare: Vec<Family> = [Family::Bare, Family::BareInside].into_iter().filter(|&f| bare(f)).collect();
         let families = plan.specs.iter().map(|spec| spec.what.row().family).chain([Family::Local]);
-        for family in families.chain(bare.then_some(Family::Bare)) {
+        for family in families.chain(bare.iter().copied()) {
             if let std::collections::btree_map::Entry::Vacant(place) = modules.entry(family) {
                 place.insert(world.load(family.source())?);
             }
@@ -110,7 +111,7 @@ impl<'w> Bench<'w> {
             signals: world.signals(1)?,
             collective_to: world.alloc_aligned::<f32>(elements, 4096)?,
             collective_from: world.alloc_aligned::<f32>(elements, 4096)?,
-            room: world.alloc_aligned::<u64>(if bare { BARE_ROOM / 8 } else { 0 }, 4096)?,
+            room: world.alloc_aligned::<u64>(if bare.is_empty() { 0 } else { BARE_ROOM / 8 }, 4096)?,
             exchange: world.alloc::<u64>(plan.samples as usize + 1)?,
             modules,
         };
@@ -231,10 +232,14 @@ impl<'w> Bench<'w> {
             // Rounds count from 1 again, and the last run's packets would pass for this one's.
             self.to.slice(..3 * spec.bytes as usize + 2 * GUARD)?.fill(0)?;
         }
+        if spec.family_of(name) == Family::BareInside {
+            // Calls count from 1 again.
+            self.room.fill(0)?;
+        }
         self.world.barrier_all()?;
         let mut times = Vec::new();
         if self.runs(part) {
-            let kernel = self.kernel(spec.what.row().family, name)?;
+            let kernel = self.kernel(spec.family_of(name), name)?;
             let job = self.job(spec, rounds, part);
             let launch = Launch::new(shape.blocks, shape.threads).shared_bytes(spec.stage as usize);
             // SAFETY: the kernel stays within these allocations, which live as long as the bench; its PEs
@@ -283,6 +288,7 @@ impl<'w> Bench<'w> {
             both: u32::from(part == Part::Pair),
             op: spec.stage,
             places,
+            room: self.room.as_ptr(),
         }
     }
 

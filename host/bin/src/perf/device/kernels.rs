@@ -20,11 +20,20 @@ pub(super) enum Family {
     Local,
     /// Of collectives on streams, beside them.
     Bare,
+    /// The same inside kernels.
+    BareInside,
 }
 
 const COMMON: &str = include_str!("kernels/common.cuh");
 const COPY: &str = include_str!("kernels/copy.cuh");
 const COLLECTIVE: &str = include_str!("kernels/collective.cuh");
+const BARE: &str = include_str!("kernels/bare.cuh");
+/// What bare collectives inside kernels need besides: what the library's have, and their forms.
+const INSIDE: &str = concat!(
+    include_str!("kernels/collective.cuh"),
+    include_str!("kernels/bare.cuh"),
+    include_str!("kernels/bare_forms.cuh"),
+);
 
 impl Family {
     /// Its source.
@@ -43,7 +52,8 @@ impl Family {
             Family::Fcollect => ("perf-fcollect.cu", COLLECTIVE, include_str!("kernels/fcollect.cu")),
             Family::Alltoall => ("perf-alltoall.cu", COLLECTIVE, include_str!("kernels/alltoall.cu")),
             Family::Local => ("perf-local.cu", "", include_str!("kernels/local.cu")),
-            Family::Bare => ("perf-bare.cu", "", include_str!("kernels/bare.cu")),
+            Family::Bare => ("perf-bare.cu", BARE, include_str!("kernels/bare.cu")),
+            Family::BareInside => ("perf-bare-inside.cu", INSIDE, include_str!("kernels/bare_inside.cu")),
         };
         Source::text([COMMON, needs, text].concat()).name(name)
     }
@@ -66,7 +76,7 @@ pub(super) const CHECK: usize = 3 * LINE;
 /// Words of the stamps before the first.
 pub(super) const HEAD: usize = 2;
 
-/// Bytes that both PEs have for bare collectives: `PACKETS` and two times `PACKETS_APART` in `bare.cu`.
+/// Bytes that both PEs have for bare collectives: `PACKETS` and two times `PACKETS_APART` in `bare.cuh`.
 pub(super) const BARE_ROOM: usize = (256 << 10) + (4 << 20);
 
 /// A kernel's arguments: `job` in `common.cuh`.
@@ -87,4 +97,5 @@ pub(super) struct Job {
     pub(super) both: u32,
     pub(super) op: u32,
     pub(super) places: u32,
+    pub(super) room: *mut u64,
 }

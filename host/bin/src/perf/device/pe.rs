@@ -111,6 +111,8 @@ fn figure(bench: &Bench<'_>, spec: &Spec) -> Result<Row> {
         false => "NVSHMEM 3.8.0",
     };
     row.peer = spec.peer.map(|value| Beside { name: peer.to_owned(), value });
+    let best = best_inside(bench, spec, launched, rounds)?;
+    notes.extend(best.as_ref().map(|(form, _)| format!("bare: {form}")));
     row.shape = Some(Shown {
         scope: spec.scope.word().to_owned(),
         blocks: launched.blocks,
@@ -118,6 +120,9 @@ fn figure(bench: &Bench<'_>, spec: &Spec) -> Result<Row> {
         iterations: rounds.iterations,
         note: (!notes.is_empty()).then(|| notes.join("; ")),
     });
+    if let Some((_, bare)) = best {
+        return Ok(row.against("bare instructions", bare));
+    }
     let (who, there) = match spec.what.is_from_host() {
         true if bare::is_there(spec) => ("bare instructions", bench.has_driver()),
         true if spec.what.row().probe == Probe::Empty => ("empty kernel", bench.has_driver()),
@@ -137,6 +142,23 @@ fn figure(bench: &Bench<'_>, spec: &Spec) -> Result<Row> {
     }
 }
 
+/// The best of the bare forms of a collective inside a kernel, each verified, and its name; none where there
+/// are none. Collective.
+fn best_inside(
+    bench: &Bench<'_>,
+    spec: &Spec,
+    shape: Shape,
+    rounds: Rounds,
+) -> Result<Option<(&'static str, Summary)>> {
+    let mut found = Vec::new();
+    if bench.to.ptr_at(bench.peer()).is_some() {
+        for form in bare::inside(spec, shape) {
+            found.push((form, sampled(bench, spec, &bare::kernel_inside(spec, form), Some(rounds))?.0));
+        }
+    }
+    Ok(found.into_iter().min_by(|(_, a), (_, b)| a.median.total_cmp(&b.median)))
+}
+
 /// Times of a kernel, or of what the host does, as the row shows them; as often as `rounds` says, or as short
 /// runs find. What PEs other than 0 get is of no use.
 fn sampled(
@@ -147,7 +169,7 @@ fn sampled(
 ) -> Result<(Summary, Option<Shape>, Rounds)> {
     let shape = match spec.what.is_from_host() {
         true => None,
-        false => Some(bench.shape(&bench.kernel(spec.what.row().family, name)?, spec)?),
+        false => Some(bench.shape(&bench.kernel(spec.family_of(name), name)?, spec)?),
     };
     let doer = if name.starts_with(PROBE) { Doer::Driver } else { Doer::Library };
     let run = |rounds| match shape {

@@ -3,6 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::bare;
+use super::kernels::Family;
 use super::measure::{Probe, What};
 use super::scope::Scope;
 use crate::report::Limit;
@@ -35,7 +37,7 @@ pub(crate) struct Spec {
     pub(crate) stage: u32,
     /// Measures the bare instructions beside it, where there is a probe.
     pub(crate) probe: bool,
-    /// Of a collective on a stream: they are a bare kernel, and not an empty one.
+    /// Of a collective of two PEs: bare kernels are measured beside it; on a stream not an empty one.
     #[serde(default)]
     pub(crate) bare: bool,
     /// What arrives is made wrong before it is looked at: for the test that this is an error.
@@ -166,6 +168,24 @@ impl Spec {
                 };
                 format!("{word}_{}{elements}", self.scope.word())
             }
+        }
+    }
+
+    /// Where the bare kernels are that are measured beside a collective.
+    pub(super) fn bare_family(&self) -> Family {
+        if self.what.is_from_host() {
+            Family::Bare
+        } else {
+            Family::BareInside
+        }
+    }
+
+    /// Where a kernel is that measures it, or one beside it.
+    pub(super) fn family_of(&self, kernel: &str) -> Family {
+        if kernel.starts_with(bare::INSIDE) {
+            Family::BareInside
+        } else {
+            self.what.row().family
         }
     }
 

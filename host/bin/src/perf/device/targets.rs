@@ -100,6 +100,7 @@ fn collectives() -> Vec<Spec> {
         scope,
         threads,
         bytes,
+        bare: true,
         ..target(what, Some(peer), wanted)
     };
     let mut specs = vec![
@@ -110,7 +111,7 @@ fn collectives() -> Vec<Spec> {
     for (bytes, wanted) in [(64 << 10, 1.0), (MIB, 4.8), (16 * MIB, 43.0), (64 * MIB, 187.0)] {
         let grid = Spec { blocks: 128, threads: 512, bytes, ..target(What::Reduce, None, wanted) };
         specs.push(Spec { scope: Scope::Grid, limit: None, ..grid.clone() });
-        specs.push(Spec { scope: Scope::GridParts, ..grid });
+        specs.push(Spec { scope: Scope::GridParts, bare: true, ..grid });
     }
     for (what, peer, wanted) in table {
         for (bytes, (peer, wanted)) in SIZES.into_iter().zip(peer.into_iter().zip(wanted)) {

@@ -23,6 +23,7 @@ struct job {
   uint32_t both;   /* the peer's kernel runs too, and batches begin together */
   uint32_t op;     /* for kernels that have several */
   uint32_t places; /* so many of them and one more, a power of two */
+  uint64_t *room;  /* symmetric; of bare collectives, see bare.cuh */
 };
 
 /* Lines of `words`. */
