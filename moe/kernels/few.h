@@ -137,10 +137,6 @@ __device__ inline void of_packets(passage &p, const three &a, const three &b, fl
 
 /* ---- what a rank does with a token ---- */
 
-/* In a count's place, and then all of the round fails: that the rank's token of this number names an expert
- * that there is not. Of the rank-major layout. */
-constexpr uint64_t has_unheard = uint64_t(1) << 63;
-
 /* One of a token's experts, a lane each, as the receiver knows it. */
 struct chosen {
   uint32_t id, ours; /* which lanes' experts are this rank's */
@@ -165,7 +161,7 @@ struct kept_parts {
 /* Whether no warp has more than two items to send. If one does, the launch keeps nothing. `parts`: of a
  * row. */
 __device__ inline bool keeps_parts(const exchange &e, uint32_t parts) {
-  return e.max_tokens * (1 + parts) < 2 * slots();
+  return e.max_tokens * (1 + parts) <= 2 * slots();
 }
 
 /* Of three words, one for each of the first three lanes. */

@@ -1,13 +1,11 @@
-/* Routing that a warp hears by itself, beside the row that it takes, so that no block meets, and no shared memory
- * is between a packet and what is done because of it:
- *   - all of it, where all tokens' experts are no more words than a warp has lanes (few_by_warps.h);
- *   - a token's, and each rank's count, in the rank-major layout (few_rank_major.h). */
+/* The routing of the fewest tokens, whose experts are no more words than a warp has lanes: each warp that has
+ * something to receive hears all of it by itself, beside the row that it takes, and works out places by
+ * registers. So no block meets, and no shared memory is between a packet and what is done because of it. */
 namespace moe {
 namespace few {
 
-/* Else blocks do (few_routing.h). */
 __device__ inline bool hears_by_warps(const exchange &e, const rushmem::team &t) {
-  return MOE_LAYOUT == 1 || static_cast<uint32_t>(t.n_pes()) * e.max_tokens * id_words(e) <= lanes;
+  return MOE_LAYOUT != 1 && static_cast<uint32_t>(t.n_pes()) * e.max_tokens * id_words(e) <= lanes;
 }
 
 /* Packets that a warp waits for beside the routing, which a lane may lack: of a part of a row and of its
@@ -20,28 +18,8 @@ struct beside {
   uint64_t two;
 };
 
-/* Of none. */
-__device__ inline beside nothing_beside(const exchange &e) {
-  beside b{};
-  b.row[0] = b.row[1] = reinterpret_cast<const slim_packet *>(e.routing);
-  b.weights = e.routing;
-  return b;
-}
-/* And of a token's weights, if it has any. */
-__device__ inline void want_weights(const exchange &e, const rushmem::team &t, uint64_t round, uint32_t at, beside &b) {
-  const uint32_t source = at / e.max_tokens, token = at - source * e.max_tokens;
-  if (!e.weighted || lane_of() >= e.top_k || is_absent(e, source)) return;
-  b.weights = routing_of(e, static_cast<uint32_t>(t.n_pes()), round & 1, source) + 1 + token * e.routing_words + id_words(e) + lane_of() / 2;
-  b.lacks_weights = true;
-}
-/* The weight of a lane's expert; `there`: the token exists. */
-__device__ inline float weight_beside(const exchange &e, uint64_t round, beside &b, bool there) {
-  if (there && b.lacks_weights) b.two = rushmem::wait_packed(b.weights, round);
-  return e.weighted ? __uint_as_float(static_cast<uint32_t>(lane_of() % 2 ? b.two >> 32 : b.two)) : 1;
-}
-
-/* What a warp hears: a lane a word of experts, and how many tokens a source has. In the rank-major layout they
- * are words of one token, and the counts of sources by lanes; else all words, and of each its source's count. */
+/* What a warp hears: each lane a word of all tokens' experts, by sources, and how many tokens its source
+ * has. */
 struct hearing {
   uint64_t ids, tokens;
   bool failed;
@@ -49,56 +27,38 @@ struct hearing {
 __device__ inline uint32_t source_words(const exchange &e) { return e.max_tokens * id_words(e); }
 /* By a warp. */
 __device__ inline uint32_t tokens_of(const exchange &e, const hearing &h, uint32_t source) {
-  const uint32_t n = h.tokens > e.max_tokens ? 0 : static_cast<uint32_t>(h.tokens);
-  return __shfl_sync(all_lanes, n, static_cast<int>(MOE_LAYOUT == 1 ? source : source * source_words(e)));
+  return static_cast<uint32_t>(__shfl_sync(all_lanes, static_cast<unsigned long long>(h.tokens), static_cast<int>(source * source_words(e))));
 }
 
-/* By a warp: in the rank-major layout of token `at` of all sources, if there is one of this number.
- * `rows_beside`: it asks for its part of a row, too. */
-__device__ inline hearing hear(const exchange &e, const rushmem::team &t, uint64_t round, uint32_t at, bool rows_beside, beside &b) {
-  const uint32_t ranks = static_cast<uint32_t>(t.n_pes()), words = id_words(e), lane = lane_of();
-#if MOE_LAYOUT == 1
-  const bool is_token = at < ranks * e.max_tokens;
-  const uint32_t source = is_token ? at / e.max_tokens : 0, token = at - source * e.max_tokens, word = lane, whose = lane;
-  bool has = !is_token || lane >= words || is_absent(e, source), known = lane >= ranks || is_absent(e, lane);
-#else
-  const uint32_t source = lane / source_words(e), in_source = lane - source * source_words(e), whose = source;
-  const uint32_t token = in_source / words, word = in_source - token * words;
+__device__ inline hearing hear_all(const exchange &e, const rushmem::team &t, uint64_t round, beside &b) {
+  const uint32_t ranks = static_cast<uint32_t>(t.n_pes()), words = id_words(e), each = source_words(e), source = lane_of() / each;
+  const uint32_t at = lane_of() - source * each, token = at / words;
   bool has = source >= ranks || is_absent(e, source), known = has;
-#endif
-  const packet *count_at = known ? e.routing : routing_of(e, ranks, round & 1, whose);
-  const packet *slot = has ? e.routing : routing_of(e, ranks, round & 1, source) + 1 + token * e.routing_words + word;
+  const packet *count_at = routing_of(e, ranks, round & 1, has ? 0 : source);
+  const packet *slot = has ? count_at : count_at + 1 + token * e.routing_words + (at - token * words);
   hearing h{~uint64_t(0), 0, false};
-  /* Whether the token exists, as far as the lane knows its source. */
-  const auto exists = [&] {
-    const uint32_t n = h.tokens > e.max_tokens ? 0 : static_cast<uint32_t>(h.tokens);
-    return token < (MOE_LAYOUT == 1 ? __shfl_sync(all_lanes, n, static_cast<int>(source)) : n);
-  };
+  const auto exist = [&] { return h.tokens > e.max_tokens ? 0 : static_cast<uint32_t>(h.tokens); };
 #pragma unroll 1
   for (uint32_t i = 0; i < polls; ++i) {
     /* Loads without a question in between: what a lane has, or lacks not, it asks for again. */
     uint64_t ids, tokens, two;
     three values[2];
     const bool ids_come = rushmem::test_packed(slot, round, &ids), count_comes = rushmem::test_packed(count_at, round, &tokens);
+    const bool row_comes = rushmem::test_packed(b.row[0], static_cast<uint32_t>(round), values[0].w);
+    const bool scales_come = rushmem::test_packed(b.row[1], static_cast<uint32_t>(round), values[1].w);
     const bool weights_come = rushmem::test_packed(b.weights, round, &two);
-    bool row_comes = false, scales_come = false;
-    if (rows_beside) {
-      row_comes = rushmem::test_packed(b.row[0], static_cast<uint32_t>(round), values[0].w);
-      scales_come = rushmem::test_packed(b.row[1], static_cast<uint32_t>(round), values[1].w);
-    }
     if (!has && ids_come) h.ids = ids, has = true;
     if (!known && count_comes) h.tokens = tokens, known = true;
     if (b.lacks[0] && row_comes) b.values[0] = values[0], b.lacks[0] = false;
     if (b.lacks[1] && scales_come) b.values[1] = values[1], b.lacks[1] = false;
     if (b.lacks_weights && weights_come) b.two = two, b.lacks_weights = false;
-    const bool wanted = exists();
-    if (__all_sync(all_lanes, known && (has || !wanted))) break;
+    if (__all_sync(all_lanes, known && (has || token >= exist()))) break;
   }
   if (!known) h.tokens = rushmem::wait_packed(count_at, round);
-  if (exists() && !has) h.ids = rushmem::wait_packed(slot, round);
+  if (!has && token < exist()) h.ids = rushmem::wait_packed(slot, round);
   bool bad = h.tokens > e.max_tokens;
 #pragma unroll
-  for (uint32_t j = 0; MOE_LAYOUT != 1 && j < 4; ++j) bad |= id_at(h.ids, j) == unheard;
+  for (uint32_t j = 0; j < 4; ++j) bad |= id_at(h.ids, j) == unheard;
   h.failed = __any_sync(all_lanes, bad);
   return h;
 }
@@ -106,12 +66,71 @@ __device__ inline hearing hear(const exchange &e, const rushmem::team &t, uint64
 /* By a warp: of token `at`; rows are not known yet. */
 __device__ inline chosen chosen_of(const exchange &e, const rushmem::team &t, const hearing &h, uint32_t at) {
   const uint32_t lane = lane_of(), first = static_cast<uint32_t>(t.my_pe()) * e.experts_a_rank;
-  const uint32_t begin = MOE_LAYOUT == 1 ? 0 : at * id_words(e);
-  const uint64_t four = __shfl_sync(all_lanes, static_cast<unsigned long long>(h.ids), static_cast<int>((begin + lane / 4) % lanes));
+  const uint64_t four = __shfl_sync(all_lanes, static_cast<unsigned long long>(h.ids), static_cast<int>((at * id_words(e) + lane / 4) % lanes));
   chosen c{nowhere, 0, at};
   if (lane < e.top_k) c.id = id_at(four, lane % 4);
   c.ours = __ballot_sync(all_lanes, c.id < unheard && c.id - first < e.experts_a_rank);
   return c;
+}
+
+/* By a warp: the row of number `k` of a token's experts, which is this rank's: an expert's rows come in the
+ * order in which it is named. */
+__device__ inline uint32_t row_of(const exchange &e, const rushmem::team &t, const hearing &h, uint32_t at, const chosen &c, uint32_t k) {
+  const uint32_t id = __shfl_sync(all_lanes, c.id, static_cast<int>(k)), local = id - static_cast<uint32_t>(t.my_pe()) * e.experts_a_rank;
+  uint32_t before = 0;
+#pragma unroll
+  for (uint32_t j = 0; j < 4; ++j) before += 4 * lane_of() + j < 4 * id_words(e) * at + k && id_at(h.ids, j) == id ? 1 : 0;
+  return within(e, local, local * e.capacity + added(before));
+}
+
+/* By a warp: how often an expert, a lane's, is named at all. */
+__device__ inline uint32_t named(const exchange &e, const rushmem::team &t, const hearing &h, uint32_t id) {
+  uint32_t n = 0;
+#pragma unroll 4
+  for (uint32_t word = 0; word < static_cast<uint32_t>(t.n_pes()) * source_words(e); ++word) {
+    const uint64_t four = __shfl_sync(all_lanes, static_cast<unsigned long long>(h.ids), static_cast<int>(word));
+#pragma unroll
+    for (uint32_t j = 0; j < 4; ++j) n += id_at(four, j) == id ? 1 : 0;
+  }
+  return n;
+}
+
+/* By a warp that has found experts beyond their capacity, those of lanes `over`, from local expert `base` on:
+ * tells of the first, if it is this rank's first. */
+__device__ __noinline__ void tell_over(const exchange &e, const rushmem::team &t, hearing h, uint64_t round, uint32_t base,
+                                       uint32_t over, uint32_t n) {
+  const uint32_t me = static_cast<uint32_t>(t.my_pe()), first = me * e.experts_a_rank;
+  for (uint32_t i = 0; i < base; i += lanes) {
+    if (__any_sync(all_lanes, named(e, t, h, first + i + lane_of()) > e.capacity)) return;
+  }
+  if (lane_of() == lowest_bit(over)) tell_failure(e, round, over_capacity, me, first + base + lane_of(), n);
+}
+
+/* By a warp: what is wrong, as all ranks find it. */
+__device__ __noinline__ void refuse(const exchange &e, hearing h, uint64_t round) {
+  const bool many = h.tokens > e.max_tokens;
+  bool bad = false;
+  for (uint32_t j = 0; j < 4; ++j) bad |= id_at(h.ids, j) == unheard;
+  const uint32_t any_many = __ballot_sync(all_lanes, many), any_bad = __ballot_sync(all_lanes, bad);
+  if (lane_of() != lowest_bit(any_many ? any_many : any_bad)) return;
+  const uint32_t source = lane_of() / source_words(e), token = (lane_of() - source * source_words(e)) / id_words(e);
+  if (any_many) note_failure(e, round, too_many_tokens, source, 0, h.tokens);
+  else note_failure(e, round, no_such_expert, source, token, 0);
+}
+
+/* By the clerk's warps: how many tokens each expert has, or what is wrong. */
+__device__ inline void keep_books(const exchange &e, const rushmem::team &t, const received &r, const hearing &h, uint64_t round) {
+  if (h.failed && warp_of() == 0) refuse(e, h, round);
+  const uint32_t first = static_cast<uint32_t>(t.my_pe()) * e.experts_a_rank;
+#pragma unroll 1
+  for (uint32_t base = warp_of() * lanes; base < e.experts_a_rank; base += MOE_THREADS) {
+    const uint32_t i = base + lane_of();
+    uint32_t n = h.failed ? 0 : named(e, t, h, first + i);
+    if (i >= e.experts_a_rank) n = 0;
+    if (i < e.experts_a_rank && r.counts) r.counts[i] = static_cast<int32_t>(n < e.capacity ? n : e.capacity);
+    const uint32_t over = __ballot_sync(all_lanes, n > e.capacity);
+    if (over != 0) tell_over(e, t, h, round, base, over, n);
+  }
 }
 
 }  // namespace few

@@ -12,7 +12,7 @@ struct routes {
   uint32_t *counts;
   uint32_t *twice; /* whether a token names an expert twice: then bits do not say how often */
 };
-__device__ inline uint32_t bit_words(uint32_t rows) { return (rows + 31) / 32; }
+__device__ inline uint32_t bit_words(uint32_t rows) { return MOE_LAYOUT == 1 ? 0 : (rows + 31) / 32; }
 
 /* By the block, before it touches any memory but its own. */
 __device__ inline routes prepare(const exchange &e, const rushmem::team &t, unsigned char *shared) {
@@ -27,8 +27,6 @@ __device__ inline routes prepare(const exchange &e, const rushmem::team &t, unsi
   __syncthreads();
   return all;
 }
-
-#if MOE_LAYOUT != 1
 
 /* A packet of a token's routing, once it has come or is known not to come: ~0 then. Its load and that of the
  * source's count are under way together; `count`: it is wanted in any case. */
@@ -71,7 +69,7 @@ __device__ inline bool learn(const exchange &e, const rushmem::team &t, uint64_t
     for (uint32_t j = 0; j < 4; ++j) {
       const uint32_t id = id_at(h.value, j), local = id - me * e.experts_a_rank;
       bad |= id == unheard;
-      if (id >= unheard || local >= e.experts_a_rank) continue;
+      if (MOE_LAYOUT == 1 || id >= unheard || local >= e.experts_a_rank) continue;
       const uint32_t row = source * e.max_tokens + token, bit = 1u << (row % 32);
       if (atomicOr(all.bits + row / 32 * e.experts_a_rank + local, bit) & bit) atomicOr(all.twice, 1u);
     }
@@ -122,6 +120,7 @@ __device__ inline chosen chosen_of(const exchange &e, const rushmem::team &t, co
   const uint32_t local = c.id - first;
   const bool here = c.id < unheard && local < e.experts_a_rank;
   c.ours = __ballot_sync(all_lanes, here);
+#if MOE_LAYOUT != 1
   if (here) c.row = local * e.capacity + before_token(e, all, local, at);
   if (*all.twice) {
     /* An expert that a token names twice has it twice. */
@@ -129,10 +128,9 @@ __device__ inline chosen chosen_of(const exchange &e, const rushmem::team &t, co
     if (here) c.row = within(e, local, c.row + named(all.ids, at * words, c.id));
     __syncwarp();
   }
+#endif
   return c;
 }
-
-#endif
 
 }  // namespace few
 }  // namespace moe

@@ -83,52 +83,5 @@ __device__ inline void store_part(const chosen &c, const targets &to, const thre
   store_part(c.ours, [&](uint32_t k) { return __shfl_sync(all_lanes, c.row, static_cast<int>(k)); }, to, words, scale);
 }
 
-/* A part of a row that a warp is about to store: one that it has kept, or one that comes. */
-struct at_hand {
-  uint32_t at, part;
-  bool kept;
-  beside b; /* its packets, and which of them have not come */
-};
-__device__ inline void take_up(at_hand &now, const kept_part &kept) {
-  now.at = kept.at;
-  now.kept = true;
-  now.part = kept.part;
-  now.b.lacks[0] = now.b.lacks[1] = false;
-  now.b.values[0] = kept.v;
-#pragma unroll
-  for (uint32_t i = 0; i < 3; ++i) now.b.values[1].w[i] = kept.scale;
-}
-__device__ inline void take_up(at_hand &now, const taking &next, uint32_t rows) {
-  now.at = next.at;
-  now.kept = false;
-  now.part = next.part;
-  if (next.at < rows) {
-    now.b.row[0] = next.packets + lane_of();
-    now.b.row[1] = next.packets + lanes;
-  }
-  now.b.lacks[0] = next.at < rows;
-  now.b.lacks[1] = MOE_CAST && next.at < rows && lane_of() < 3;
-}
-/* The next one: what a warp has kept, then what it takes. */
-template <bool whole>
-__device__ inline void advance(const exchange &e, const rushmem::team &t, uint64_t round, at_hand &now, kept_parts &kept, taking &next) {
-  if (whole && kept.first.at != not_kept) {
-    take_up(now, kept.first);
-    kept.first.at = not_kept;
-  } else if (whole && kept.second.at != not_kept) {
-    take_up(now, kept.second);
-    kept.second.at = not_kept;
-  } else {
-    take_up(now, next, static_cast<uint32_t>(t.n_pes()) * e.max_tokens);
-    next = aim(e, t, round, next.item + slots(), whole && keeps_parts(e, parts_of_row(e)));
-  }
-}
-/* Its words as lanes side by side store them, once they have come. */
-__device__ inline three words_of(at_hand &now, uint64_t round, passage &through) {
-  await(now.b.row, now.b.lacks, now.b.values, static_cast<uint32_t>(round));
-  return across(through, now.b.values[0]);
-}
-__device__ inline uint32_t scale_of(const at_hand &now) { return MOE_CAST ? word_of_lane(now.b.values[1]) : 0; }
-
 }  // namespace few
 }  // namespace moe

@@ -153,53 +153,6 @@ __device__ __noinline__ void renew(const exchange &e, uint32_t ranks, uint64_t r
   __threadfence_system();
 }
 
-#if MOE_LAYOUT == 1
-
-template <typename T> __device__ inline T most_of(T a, T b) { return a > b ? a : b; }
-
-__device__ inline bool is_unheard(const exchange &e, const tokens &in, uint32_t at) {
-  if (e.wide) return static_cast<const int64_t *>(in.experts)[at] >= int64_t(e.experts);
-  return static_cast<const int32_t *>(in.experts)[at] >= int32_t(e.experts);
-}
-/* By a warp: the first of this rank's tokens that names an expert that there is not. */
-__device__ __noinline__ uint32_t first_unheard(const exchange &e, const tokens &in, uint32_t ids) {
-  uint32_t before_end = 0;
-  for (uint32_t i = lane_of(); i < ids; i += lanes) {
-    if (before_end == 0 && is_unheard(e, in, i)) before_end = ids - i;
-  }
-  return (ids - largest(before_end)) / e.top_k;
-}
-
-/* Loads of a lane's that are under way together. */
-constexpr uint32_t quads_at_once = 8;
-
-/* By a warp: what its count's packet says of this rank: beside the count, that not all its experts exist. */
-__device__ inline uint64_t judged(const exchange &e, const tokens &in, uint64_t said, uint32_t n) {
-  const uint32_t ids = n * e.top_k, of_quad = e.wide ? 2 : 4;
-  const unsigned char *from = static_cast<const unsigned char *>(in.experts);
-  const uint32_t quads = reinterpret_cast<uintptr_t>(from) % 16 == 0 ? ids / of_quad : 0;
-  bool bad = false;
-#pragma unroll 1
-  for (uint32_t base = lane_of(); base < quads; base += quads_at_once * lanes) {
-    uint4 v[quads_at_once];
-#pragma unroll
-    for (uint32_t j = 0; j < quads_at_once; ++j) {
-      v[j] = uint4{0, 0, 0, 0};
-      if (base + j * lanes < quads) v[j] = load16(from + size_t(base + j * lanes) * 16);
-    }
-#pragma unroll
-    for (uint32_t j = 0; j < quads_at_once; ++j) {
-      const uint64_t low = uint64_t(v[j].y) << 32 | v[j].x, high = uint64_t(v[j].w) << 32 | v[j].z;
-      if (e.wide) bad |= most_of(static_cast<int64_t>(low), static_cast<int64_t>(high)) >= int64_t(e.experts);
-      else bad |= most_of(most_of(int32_t(v[j].x), int32_t(v[j].y)), most_of(int32_t(v[j].z), int32_t(v[j].w))) >= int32_t(e.experts);
-    }
-  }
-  for (uint32_t i = quads * of_quad + lane_of(); i < ids; i += lanes) bad |= is_unheard(e, in, i);
-  return __any_sync(all_lanes, bad) ? has_unheard | first_unheard(e, in, ids) : said;
-}
-
-#endif
-
 /* By a warp: how many tokens this rank has, to all ranks. */
 __device__ inline void send_count(const exchange &e, const rushmem::team &t, uint64_t said) {
   const uint32_t ranks = static_cast<uint32_t>(t.n_pes());
@@ -220,17 +173,12 @@ __device__ inline kept_parts send_all(const exchange &e, const rushmem::team &t,
   const bool keeps = whole && keeps_parts(e, parts);
   kept_parts kept{};
 #pragma unroll 1
-  for (uint32_t item = from_back(); item <= e.max_tokens * (1 + parts); item += slots()) {
-    if (item == 0) {
-#if MOE_LAYOUT == 1
-      send_count(e, t, judged(e, in, said, n));
-#else
-      send_count(e, t, said);
-#endif
-    } else if (item <= e.max_tokens) {
-      if (item <= n) send_ids(e, t, in, item - 1);
+  for (uint32_t item = from_back(); item < e.max_tokens * (1 + parts); item += slots()) {
+    if (item < e.max_tokens) {
+      if (item < n) send_ids(e, t, in, item);
+      if (item == 0) send_count(e, t, said);
     } else {
-      const uint32_t rest = item - e.max_tokens - 1, token = rest / parts;
+      const uint32_t rest = item - e.max_tokens, token = rest / parts;
       if (token >= n) continue;
       const kept_part one = send_part(e, t, in, token, rest - token * parts, keeps);
       if (item < slots()) kept.first = one;

@@ -13,8 +13,7 @@ macro_rules! parts {
 pub const KERNELS: &str = parts!(
     "exchange.h" "numbers.h" "pieces.h" "rows.h" "send.h" "send_rows.h" "routing.h" "receive.h"
     "sums.h" "by_lanes.h" "combine.h"
-    "few.h" "few_send.h" "few_hearing.h" "few_routing.h" "few_rows.h" "few_tell.h" "few_by_warps.h"
-    "few_rank_major.h" "few_receive.h" "few_combine.h" "moe.cu"
+    "few.h" "few_send.h" "few_hearing.h" "few_routing.h" "few_rows.h" "few_receive.h" "few_combine.h" "moe.cu"
 );
 
 /// As `kernels/numbers.h` counts them.

@@ -26,7 +26,6 @@ pub(crate) struct Case {
     pub(crate) shared_routing: Option<u32>,
     pub(crate) threads: Option<u32>,
     pub(crate) blocks: Option<u32>,
-    pub(crate) wide: bool,
 }
 
 impl Case {
@@ -47,7 +46,6 @@ impl Case {
             shared_routing: None,
             threads: None,
             blocks: None,
-            wide: false,
         }
     }
     pub(crate) fn config(&self) -> Config {
@@ -60,7 +58,6 @@ impl Case {
         let config = self.shared_routing.map_or(config, |bytes| config.shared_routing(bytes));
         let config = self.threads.map_or(config, |threads| config.threads(threads));
         let config = self.blocks.map_or(config, |blocks| config.blocks(blocks));
-        let config = if self.wide { config.wide_experts() } else { config };
         if self.weighted {
             config
         } else {
@@ -90,7 +87,6 @@ pub(crate) struct Bench<'t, 'w> {
     rows: usize,
     x: SymSlice<'w, u8>,
     side: SymSlice<'w, u8>,
-    /// Of two words each, where they are wide.
     experts: SymSlice<'w, i32>,
     weights: SymSlice<'w, f32>,
     count: SymSlice<'w, u32>,
@@ -139,7 +135,7 @@ impl<'t, 'w> Bench<'t, 'w> {
             rows,
             x: world.alloc(t * in_bytes).unwrap(),
             side: world.alloc((t * config.side_bytes() as usize).max(16)).unwrap(),
-            experts: world.alloc(t * k * (1 + usize::from(case.wide))).unwrap(),
+            experts: world.alloc(t * k).unwrap(),
             weights: world.alloc(t * k).unwrap(),
             count: world.alloc(1).unwrap(),
             out_x: world.alloc(rows * config.row_bytes() as usize).unwrap(),
@@ -180,11 +176,7 @@ impl<'t, 'w> Bench<'t, 'w> {
     pub(crate) fn tokens(&self, drawn: &Drawn, on_device: bool) -> Tokens {
         fill(&self.x, &drawn.x);
         fill(&self.side, &drawn.side);
-        if self.case.wide {
-            fill(&self.experts, &drawn.experts.iter().flat_map(|id| [*id, id >> 31]).collect::<Vec<_>>());
-        } else {
-            fill(&self.experts, &drawn.experts);
-        }
+        fill(&self.experts, &drawn.experts);
         fill(&self.weights, &drawn.weights);
         self.count.write(&[drawn.n as u32]).unwrap();
         Tokens {
@@ -220,8 +212,7 @@ impl<'t, 'w> Bench<'t, 'w> {
         self.out_x.fill(0xee).unwrap();
         self.out.fill(0xee).unwrap();
         self.counts.fill(0).unwrap();
-        let counted = if self.case.layout == Layout::RankMajor { self.ranks } else { self.local };
-        self.counts.slice(..counted).unwrap().fill(-7).unwrap();
+        self.counts.slice(..self.local).unwrap().fill(-7).unwrap();
         (&self.out_x, &self.counts, &self.out)
     }
 

@@ -10,7 +10,7 @@ use crate::model::{Drawn, Rng, Routing};
 use crate::seed;
 
 /// A round of which dispatch is refused: nothing is written but counts of 0; and the next round is as usual.
-pub(crate) fn refused(world: &World, bench: &Bench<'_, '_>, all: &[Drawn], seed: u64) -> Why {
+fn refused(world: &World, bench: &Bench<'_, '_>, all: &[Drawn], seed: u64) -> Why {
     let stream = world.stream().unwrap();
     let (x, counts, out) = bench.poison();
     let (tokens, to) = (bench.tokens(&all[bench.me], true), bench.received());

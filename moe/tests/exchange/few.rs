@@ -1,13 +1,12 @@
-//! Exchanges whose routing each warp hears by itself (`kernels/few_hearing.h`): of the fewest tokens, beside those
-//! of one word of experts more, and rank-major.
+//! Exchanges of the fewest tokens, whose routing each warp hears by itself (`kernels/few_hearing.h`), beside
+//! those of one word of experts more.
 
 use std::time::Duration;
 
 use rushmem::testing;
-use rushmem_moe::{Error, Fp8, Layout, Payload, Scales, Why};
+use rushmem_moe::{Error, Fp8, Payload, Scales, Why};
 
 use crate::bench::{Bench, Case, Halves};
-use crate::errors::refused;
 use crate::model::{Rng, Routing};
 use crate::{more_rounds, rounds, seed};
 
@@ -86,47 +85,5 @@ fn the_first_expert_over_its_capacity_is_told_of() {
         }
         stream.destroy().unwrap();
         bench.free();
-    });
-}
-
-/// As many tokens as are asked for beside the routing, and one more of each rank.
-#[test]
-fn rank_major_tokens_beside_and_behind_their_routing() {
-    testing::run(2, |world| {
-        let mut rng = Rng(seed(world));
-        for max_tokens in [1, 16, 17] {
-            let case =
-                Case { layout: Layout::RankMajor, wide: max_tokens > 1, ..few(max_tokens, 784, 24, 8) };
-            rounds(world, &mut rng, case, 3);
-            rounds(world, &mut rng, Case { payload: Payload::Cast(Fp8::E4m3, Scales::F32), ..case }, 2);
-        }
-    });
-}
-
-/// A rank's own tokens and another's, the first and the last of its experts; of many tokens also beyond what a
-/// lane loads at once.
-#[test]
-fn unknown_experts_of_any_rank_are_refused_by_all() {
-    testing::run(2, |world| {
-        let (mut rng, team) = (Rng(seed(world)), world.team());
-        for layout in [Layout::ExpertMajor, Layout::RankMajor] {
-            for (max_tokens, top_k, wide) in [(5, 3, false), (5, 3, true), (90, 14, false), (90, 14, true)] {
-                let bench = Bench::new(&team, Case { layout, wide, ..few(max_tokens, 64, 32, top_k) });
-                let (n, k) = (max_tokens as usize, top_k as usize);
-                for (rank, at) in [(0, 0), (1, 0), (1, (n - 1) * k - 1), (0, n * k - 1), (1, n * k - 1)] {
-                    let seed = rng.next();
-                    let mut all = bench.draw(seed, |_, other| if other == rank { n } else { 2 });
-                    all[rank].experts[at] = 32;
-                    let why = Why::NoSuchExpert { rank: rank as u32, token: (at / k) as u64 };
-                    assert_eq!(refused(world, &bench, &all, seed), why);
-                }
-                let mut all = bench.draw(3, |_, _| n);
-                all[0].experts[k] = i32::MAX;
-                all[1].n = n + 1;
-                let why = Why::TooManyTokens { rank: 1, count: n as u64 + 1, max_tokens: max_tokens.into() };
-                assert_eq!(refused(world, &bench, &all, 3), why);
-                bench.free();
-            }
-        }
     });
 }
