@@ -205,8 +205,8 @@ impl Config {
             && self.shared_bytes_of_few(ranks, rows) <= u64::from(most_shared)
     }
 
-    /// Its items of work, each a warp's, in a launch of dispatch or combine, whichever has more: parts of rows
-    /// and of sums, and tokens' routing.
+    /// Its items of work, each a warp's, in a launch of dispatch or combine, whichever has more: parts of
+    /// rows and of sums, and tokens' routing.
     pub(crate) fn items_of_few(&self, ranks: u32) -> u64 {
         let (n, t) = (u64::from(ranks), u64::from(self.max_tokens));
         (n + 1) * t * u64::from((self.parts_of_few() + 1).max(self.hidden.div_ceil(PART_COLUMNS)))

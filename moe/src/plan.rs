@@ -25,11 +25,11 @@ use crate::rooms::Rooms;
 pub const ALIGN: usize = 128;
 /// Threads of a block and most blocks of a launch: on a GPU two blocks a multiprocessor of an H200.
 const GPU_SHAPE: (u32, u32) = (264, 256);
-/// The same of an exchange for few tokens: one block a multiprocessor, of half the warps, or of a quarter and so
-/// on, where all of a launch's work is then still dealt out once; but not of fewer than the least. Fewer threads
-/// start and end faster.
+/// The same of an exchange for few tokens: one block a multiprocessor, of half of the warps where all of a
+/// launch's work is then still dealt out once. Fewer threads start and end faster; still fewer bring nothing
+/// (performance-log.md, 39).
 const GPU_SHAPE_OF_FEW: (u32, u32) = (132, 512);
-const LEAST_THREADS_OF_FEW: u32 = 128;
+const LEAST_THREADS_OF_FEW: u32 = 256;
 /// On the CPU device, where every block is a thread of the operating system.
 const CPU_SHAPE: (u32, u32) = (3, 64);
 /// Bytes of shared memory of which a multiprocessor has no room for two.

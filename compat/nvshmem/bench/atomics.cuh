@@ -1,5 +1,5 @@
-/* Atomic operations in bench.cu: rushmem-perf's loops (kernels/atomic.cu), with nvshmem.h's functions in them.
- * Each thread of a block has words of its own, so what is fetched is known before. */
+/* Atomic operations in bench.cu: rushmem-perf's loops (kernels/atomic.cu), with nvshmem.h's functions in
+ * them. Each thread of a block has words of its own, so what is fetched is known before. */
 #ifndef NVSHMEM_BENCH_ATOMICS_H
 #define NVSHMEM_BENCH_ATOMICS_H
 
@@ -36,12 +36,16 @@ template <typename Operation> DEV void atomic_bw(const job &j, uint64_t *to, Ope
   if (wrong != 0) *j.bad = 1;
 }
 
-/* One word, one thread, one after another; what fetches nothing is completed by `complete`. */
+/* One word, one thread, one after another: the next one's address needs what this one has fetched, and what
+ * fetches nothing is completed by `complete`. */
 template <typename Operation, typename Complete>
 DEV void atomic_latency(const job &j, uint64_t *to, Operation operation, Complete complete) {
+  const uint64_t none = fresh(uint64_t(0));
   uint64_t wrong = 0;
   timed<false>(j, [&](uint64_t round) {
-    wrong |= operation(fresh(to), 0, round);
+    const uint64_t differs = operation(fresh(to), 0, round);
+    wrong |= differs;
+    to += differs & none;
     complete();
   });
   if (wrong != 0) *j.bad = 1;

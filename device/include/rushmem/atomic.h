@@ -33,6 +33,28 @@ template <typename T> RUSHMEM_DEVICE word<T> *atomic_near(T *target, const route
   return reinterpret_cast<word<T> *>(to.at(target));
 }
 
+/* Updates that return nothing, of PEs outside the run around this one: one call, out of line, so that a loop
+ * of updates asks once whether the PE is in the run (as p_apart, rma.h). Not for adding to floats. */
+template <typename T> RUSHMEM_OUTLINED void update_apart(uint32_t code, T *target, T value, int pe) {
+  const route to = route_apart(pe, affine_distance(pe));
+  if (to.is_far()) return far_update<T>(code, target, value, pe);
+  word<T> *const at = atomic_near(target, to);
+  const word<T> bits = to_bits(value);
+  switch (code) {
+    case RUSHMEM_ATOMIC_SET: return store_relaxed_word(at, bits);
+    case RUSHMEM_ATOMIC_ADD: return add_word(at, bits);
+    case RUSHMEM_ATOMIC_AND: return and_word(at, bits);
+    case RUSHMEM_ATOMIC_OR: return or_word(at, bits);
+    default: return xor_word(at, bits);
+  }
+}
+
+/* Where the word of a PE of the run is, and as what. */
+template <typename T> RUSHMEM_DEVICE word<T> *atomic_in_run(T *target, int pe) {
+  breathe();
+  return reinterpret_cast<word<T> *>(run_address(target, pe));
+}
+
 }  // namespace impl
 
 /* The value of `pe`'s `*target`. (shmem_atomic_fetch)
@@ -51,9 +73,8 @@ template <typename T> RUSHMEM_DEVICE T atomic_fetch(const T *target, int pe) {
 template <typename T> RUSHMEM_DEVICE void atomic_set(T *target, impl::same<T> value, int pe) {
   RUSHMEM_TRACED(RMA, "atomic_set", true, pe, sizeof(T), target);
   RUSHMEM_ASSERT_ATOMIC(T, number, "atomic_set takes 4- and 8-byte integers, float and double");
-  const impl::route to = impl::route_to(pe);
-  if (to.is_far()) return impl::far_update<T>(RUSHMEM_ATOMIC_SET, target, value, pe);
-  impl::store_relaxed_word(impl::atomic_near(target, to), impl::to_bits(value));
+  if (RUSHMEM_LIKELY(impl::is_in_run(pe))) impl::store_relaxed_word(impl::atomic_in_run(target, pe), impl::to_bits(value));
+  else impl::update_apart<T>(RUSHMEM_ATOMIC_SET, target, value, pe);
 }
 
 /* Sets it and returns what was there. (shmem_atomic_swap)
@@ -109,9 +130,8 @@ template <typename T> RUSHMEM_DEVICE void atomic_add(T *target, impl::same<T> va
     impl::breathe();
     impl::add_float(to.at(target), value);
   } else if constexpr (impl::atomic_check<T>::integer) {
-    const impl::route to = impl::route_to(pe);
-    if (to.is_far()) return impl::far_update<T>(RUSHMEM_ATOMIC_ADD, target, value, pe);
-    impl::add_word(impl::atomic_near(target, to), impl::to_bits(value));
+    if (RUSHMEM_LIKELY(impl::is_in_run(pe))) impl::add_word(impl::atomic_in_run(target, pe), impl::to_bits(value));
+    else impl::update_apart<T>(RUSHMEM_ATOMIC_ADD, target, value, pe);
   } else {
     static_cast<void>(atomic_fetch_add(target, value, pe));
   }
@@ -160,23 +180,20 @@ template <typename T> RUSHMEM_DEVICE T atomic_fetch_xor(T *target, impl::same<T>
 template <typename T> RUSHMEM_DEVICE void atomic_and(T *target, impl::same<T> value, int pe) {
   RUSHMEM_TRACED(RMA, "atomic_and", true, pe, sizeof(T), target);
   RUSHMEM_ASSERT_ATOMIC(T, integer, "atomic_and takes 4- and 8-byte integers");
-  const impl::route to = impl::route_to(pe);
-  if (to.is_far()) return impl::far_update<T>(RUSHMEM_ATOMIC_AND, target, value, pe);
-  impl::and_word(impl::atomic_near(target, to), impl::to_bits(value));
+  if (RUSHMEM_LIKELY(impl::is_in_run(pe))) impl::and_word(impl::atomic_in_run(target, pe), impl::to_bits(value));
+  else impl::update_apart<T>(RUSHMEM_ATOMIC_AND, target, value, pe);
 }
 template <typename T> RUSHMEM_DEVICE void atomic_or(T *target, impl::same<T> value, int pe) {
   RUSHMEM_TRACED(RMA, "atomic_or", true, pe, sizeof(T), target);
   RUSHMEM_ASSERT_ATOMIC(T, integer, "atomic_or takes 4- and 8-byte integers");
-  const impl::route to = impl::route_to(pe);
-  if (to.is_far()) return impl::far_update<T>(RUSHMEM_ATOMIC_OR, target, value, pe);
-  impl::or_word(impl::atomic_near(target, to), impl::to_bits(value));
+  if (RUSHMEM_LIKELY(impl::is_in_run(pe))) impl::or_word(impl::atomic_in_run(target, pe), impl::to_bits(value));
+  else impl::update_apart<T>(RUSHMEM_ATOMIC_OR, target, value, pe);
 }
 template <typename T> RUSHMEM_DEVICE void atomic_xor(T *target, impl::same<T> value, int pe) {
   RUSHMEM_TRACED(RMA, "atomic_xor", true, pe, sizeof(T), target);
   RUSHMEM_ASSERT_ATOMIC(T, integer, "atomic_xor takes 4- and 8-byte integers");
-  const impl::route to = impl::route_to(pe);
-  if (to.is_far()) return impl::far_update<T>(RUSHMEM_ATOMIC_XOR, target, value, pe);
-  impl::xor_word(impl::atomic_near(target, to), impl::to_bits(value));
+  if (RUSHMEM_LIKELY(impl::is_in_run(pe))) impl::xor_word(impl::atomic_in_run(target, pe), impl::to_bits(value));
+  else impl::update_apart<T>(RUSHMEM_ATOMIC_XOR, target, value, pe);
 }
 
 }  // namespace rushmem

@@ -88,13 +88,14 @@ template <typename Scope, typename T> RUSHMEM_DEVICE bool get_near(T *dst, const
                                                           reinterpret_cast<const char *>(src), n * sizeof(T), pe);
 }
 
-/* One get after another by a block whose warps drift apart takes 2 to 4 % longer than by one that meets in
- * between, once the link is what limits them (performance-log.md, 39). */
-constexpr size_t least_in_step = 4096;
-template <typename Scope> RUSHMEM_DEVICE void keep_in_step(size_t bytes) {
+/* Where so many bytes are on their way that the link is what limits gets, blocks whose warps drift apart get
+ * 1 to 3 % less than those whose warps meet in between; with fewer a meeting takes up to a third
+ * (performance-log.md, 39). A block has no more than `most_under_way` bytes on their way. */
+constexpr uint64_t most_under_way = 64 << 10, fills_link = 1000000;
+template <typename Scope> RUSHMEM_DEVICE void keep_in_step(uint64_t bytes) {
 #if !defined(RUSHMEM_CPU)
   if constexpr (!is_alone<Scope>::value && !is_one_warp<Scope>::value) {
-    if (bytes >= least_in_step) Scope::sync();
+    if (gridDim.x * (bytes < most_under_way ? bytes : most_under_way) >= fills_link) Scope::sync();
   }
 #else
   static_cast<void>(bytes);

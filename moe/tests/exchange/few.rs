@@ -56,7 +56,7 @@ fn rounds_without_any_token() {
     });
 }
 
-/// Of several experts that get too many tokens the first is told of, whichever warp counts it.
+/// Of several experts that get too many tokens the error names the first, whichever warp counts it.
 #[test]
 fn the_first_expert_over_its_capacity_is_told_of() {
     testing::run(2, |world| {

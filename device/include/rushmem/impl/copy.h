@@ -348,6 +348,12 @@ template <typename Scope, size_t unit, bool fresh, bool signals = false>
 RUSHMEM_DEVICE void copy(void *to_, const void *from_, size_t bytes) {
   char *to = static_cast<char *>(to_);
   const char *from = static_cast<const char *>(from_);
+#if !defined(RUSHMEM_CPU)
+  /* One element, by a thread: what else there is to ask takes longer than its load. */
+  if constexpr (is_alone<Scope>::value) {
+    if (bytes == unit) return access<unit>::template store<fresh>(to, access<unit>::template load<fresh>(from));
+  }
+#endif
   if (in_line<unit>(to, from, bytes)) return copy_in_line<Scope, unit, fresh, signals>(to, from, bytes);
   copy_askew<Scope, unit, fresh, signals>(to, from, bytes);
 }

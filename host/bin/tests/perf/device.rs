@@ -154,8 +154,8 @@ fn every_promise_has_its_row_beside_peers_and_limits() {
     ] {
         assert!(find(measure, scope)["limit"].is_null(), "nothing is promised of the CPU device:\n{table}");
     }
-    // Collectives inside kernels stand beside bare ones, which were verified as they are; those of a grid that
-    // meets do not.
+    // Collectives inside kernels stand beside bare ones, which were verified as they are; those of a grid
+    // that meets do not.
     let collectives = ["reduce", "reducescatter", "broadcast", "fcollect", "alltoall"];
     let inside: Vec<_> = rows.iter().filter(|row| collectives.contains(&row.measure.as_str())).collect();
     assert_eq!(inside.len(), 2 + 2 * 4 + 5 * 4, "{table}");

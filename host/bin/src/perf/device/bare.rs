@@ -9,7 +9,7 @@ use super::collectives::{self, Arrays};
 use super::kernels::{Family, Job};
 use super::measure::{Part, What};
 use super::scope::Scope;
-use super::spec::Spec;
+use super::spec::{Spec, INSIDE};
 use crate::job::{Failure, Result};
 
 /// The most bytes of a PE's larger array that go by packets, and by rows.
@@ -49,9 +49,6 @@ fn form(spec: &Spec) -> Option<(String, Shape)> {
 pub(super) fn is_there(spec: &Spec) -> bool {
     spec.bare && form(spec).is_some()
 }
-
-/// How the names of kernels begin that are collectives inside kernels.
-pub(super) const INSIDE: &str = "bare_";
 
 /// The forms that a collective inside a kernel has in such a launch, the best of which is what the machine
 /// allows; none where there are no bare kernels for it.

@@ -65,8 +65,8 @@ fn latencies() -> Vec<Spec> {
     specs
 }
 
-/// Signals and every atomic operation, by one thread; and words by blocks, one way and both: each operation of
-/// 64 KiB by four blocks, and those two that stand for the others at every size.
+/// Signals and every atomic operation, by one thread; and words by blocks, one way and both: each operation
+/// of 64 KiB by four blocks, and those two that stand for the others at every size.
 fn atomics() -> Vec<Spec> {
     let mut specs = Vec::new();
     for what in [What::SignalLatency, What::SignalPingpong, What::AtomicPingpong] {

@@ -3,7 +3,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::bare;
 use super::kernels::Family;
 use super::measure::{Probe, What};
 use super::scope::Scope;
@@ -11,6 +10,8 @@ use crate::report::Limit;
 
 /// How names of probes begin.
 pub(super) const PROBE: &str = "probe_";
+/// How the names of bare kernels begin that are collectives inside kernels.
+pub(super) const INSIDE: &str = "bare_";
 
 /// Whether an atomic operation gives the old value.
 fn fetches(operation: &str) -> bool {
@@ -182,7 +183,7 @@ impl Spec {
 
     /// Where a kernel is that measures it, or one beside it.
     pub(super) fn family_of(&self, kernel: &str) -> Family {
-        if kernel.starts_with(bare::INSIDE) {
+        if kernel.starts_with(INSIDE) {
             Family::BareInside
         } else {
             self.what.row().family

@@ -134,8 +134,10 @@ pub(super) fn verify(bench: &Bench<'_>, spec: &Spec, name: &str, rounds: Rounds)
     }
     let (begin, n) = (spec.shift as usize, spec.bytes as usize);
     let (source, last) = last(spec, rounds);
-    let memory = bench.to.slice(last..last + begin + n + GUARD)?.to_vec()?;
-    if memory[..begin].iter().chain(&memory[begin + n..]).any(|&byte| byte != 0) {
+    let beside = |range: std::ops::Range<usize>| {
+        Ok::<bool, Failure>(bench.to.slice(range)?.to_vec()?.iter().any(|&byte| byte != 0))
+    };
+    if beside(last..last + begin)? || beside(last + begin + n..last + begin + n + GUARD)? {
         return wrong("something was written beside the destination".into());
     }
     let (salt, other) = (bench.salt(), bench.peer());
@@ -146,18 +148,47 @@ pub(super) fn verify(bench: &Bench<'_>, spec: &Spec, name: &str, rounds: Rounds)
         Some(of) => of(salt, i, rounds.total()),
         None => word(bench.seed, other, (source / 8) as u64 + i),
     };
-    for (i, bytes) in memory[begin..begin + n].chunks(8).enumerate() {
-        let right = expected(i as u64).to_ne_bytes();
-        if *bytes != right[..bytes.len()] {
-            return wrong(format!("byte {} is wrong: {bytes:02x?} for {right:02x?}", 8 * i));
+    for range in looked_at(n, bench.seed) {
+        let seen = bench.to.slice(last + begin + range.start..last + begin + range.end)?.to_vec()?;
+        for (i, bytes) in seen.chunks(8).enumerate() {
+            let i = range.start / 8 + i;
+            let right = expected(i as u64).to_ne_bytes();
+            if *bytes != right[..bytes.len()] {
+                return wrong(format!("byte {} is wrong: {bytes:02x?} for {right:02x?}", 8 * i));
+            }
         }
     }
     Ok(())
 }
 
+/// What is looked at of `n` bytes: all, or of more than `WHOLE` pieces at random, both ends and the middle:
+/// the copy to the host takes longer than the measurement.
+fn looked_at(n: usize, seed: u64) -> Vec<std::ops::Range<usize>> {
+    const WHOLE: usize = 16 << 20;
+    const PIECE: usize = 1 << 20;
+    if n <= WHOLE {
+        return vec![0..n];
+    }
+    let places = n / PIECE;
+    let random = (0..8).map(|k| (word(seed, rushmem::Pe::new(k), places as u64) % places as u64) as usize);
+    let pieces =
+        [0, places / 2, places - 1].into_iter().chain(random).map(|place| place * PIECE..(place + 1) * PIECE);
+    pieces.chain(std::iter::once(places * PIECE..n)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn both_ends_of_large_data_are_looked_at() {
+        assert_eq!(looked_at(16 << 20, 7), [0..16 << 20]);
+        let n = (40 << 20) + 24;
+        let pieces = looked_at(n, 7);
+        assert!(pieces.iter().any(|piece| piece.start == 0) && pieces.iter().any(|piece| piece.end == n));
+        assert!(pieces.iter().all(|piece| piece.end <= n && piece.start % 8 == 0));
+        assert_ne!(pieces, looked_at(n, 8), "elsewhere in each run");
+    }
 
     #[test]
     fn bits_are_set_and_cleared_one_a_round() {

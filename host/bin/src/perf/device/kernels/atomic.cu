@@ -42,12 +42,16 @@ template <typename Operation> DEV void atomic_bw(const job &j, uint64_t *to, Ope
   if (wrong != 0) j.stamps[0] = 1;
 }
 
-/* One word, one thread, one after another; what fetches nothing is completed by `complete`. */
+/* One word, one thread, one after another: the next one's address needs what this one has fetched, and what
+ * fetches nothing is completed by `complete`. */
 template <typename Operation, typename Complete>
 DEV void atomic_latency(const job &j, uint64_t *to, Operation operation, Complete complete) {
+  const uint64_t none = fresh(uint64_t(0));
   uint64_t wrong = 0;
   timed<false>(j, [&](uint64_t round) {
-    wrong |= operation(fresh(to), 0, round);
+    const uint64_t differs = operation(fresh(to), 0, round);
+    wrong |= differs;
+    to += differs & none;
     complete();
   });
   if (wrong != 0) j.stamps[0] = 1;
