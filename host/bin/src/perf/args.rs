@@ -410,6 +410,10 @@ pub(crate) struct SummaryArgs {
     /// Files that `--json` has written.
     #[arg(required = true)]
     pub(crate) records: Vec<PathBuf>,
+
+    /// All figures.
+    #[arg(long)]
+    pub(crate) all: bool,
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! A record in short, for git: figures without their samples, of a curve its two ends and three sizes.
+//! A record in short, for git: figures without their samples, of a curve its two ends, three sizes and what
+//! misses its limit.
 //! `--compare` reads it as it reads the record. All that was measured stays in the JSON, which belongs
 //! elsewhere.
 
@@ -47,12 +48,12 @@ pub(crate) fn run(args: &SummaryArgs) -> Result<ExitCode> {
         let said = |what: &dyn std::fmt::Display| Failure::new(format!("{}: {what}", file.display()));
         let text = std::fs::read_to_string(file).map_err(|error| said(&error))?;
         let record: Record = serde_json::from_str(&text).map_err(|error| said(&error))?;
-        print!("{}", short(&record));
+        print!("{}", short(&record, args.all));
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn short(record: &Record) -> String {
+fn short(record: &Record, all: bool) -> String {
     let made = &record.environment;
     let commit: String = made.commit.as_deref().unwrap_or("unknown").chars().take(12).collect();
     let mut out = format!("# {}, commit {commit}, {}: {}\n", record.tool, made.date, made.command);
@@ -61,14 +62,14 @@ fn short(record: &Record) -> String {
         out += &format!("# {} x {gpu}, driver {driver}\n", made.gpus.len());
     }
     out += &format!("# {}, {} cores, load {:.2}\n{COLUMNS}\n", made.cpu, made.cores, made.load);
-    for row in record.rows.iter().filter(|row| shown(row, &record.rows)) {
+    for row in record.rows.iter().filter(|row| all || shown(row, &record.rows)) {
         out += &line(row);
     }
     out
 }
 
-/// Whether a row is an end of its curve, or one of those between. A curve is rows that differ in nothing but
-/// their size.
+/// Whether a row misses its limit, is an end of its curve, or one of those between. A curve is rows that
+/// differ in nothing but their size.
 fn shown(row: &Row, all: &[Row]) -> bool {
     let key = |row: &Row| {
         let shape = row.shape.as_ref();
@@ -81,7 +82,7 @@ fn shown(row: &Row, all: &[Row]) -> bool {
     };
     let curve = || all.iter().filter(|other| key(other) == key(row)).map(|other| other.bytes);
     let between = row.bytes.is_some_and(|bytes| BETWEEN.contains(&bytes));
-    between || row.bytes == curve().min().flatten() || row.bytes == curve().max().flatten()
+    row.kept() == Some(false) || between || row.bytes == curve().min().flatten() || row.bytes == curve().max().flatten()
 }
 
 fn line(row: &Row) -> String {
@@ -177,20 +178,22 @@ mod tests {
         let of = |bytes| {
             let mut row =
                 Row::new("put bandwidth, both ways", Some(bytes), 2, "GB/s", Summary::single(181.2345))
-                    .limit(Limit::AtLeast(182.0));
+                    .limit(Limit::AtLeast(if bytes == 64 { 182.0 } else { 181.0 }));
             row.shape = Some(Shape { scope: "block".into(), blocks: 4, threads: 1024, ..Shape::default() });
             row
         };
         let alone = Row::new("a \"b\"", None, 8, "us", Summary::single(0.012_345));
         let whole = record([8, 64, 1 << 16, 1 << 18, 1 << 20].map(of).into_iter().chain([alone]).collect());
-        let text = short(&whole);
+        assert_eq!(rows(&short(&whole, true)).map(|all| all.len()).ok(), Some(6));
+        let text = short(&whole, false);
         assert!(text.starts_with(HEAD) && text.contains("commit c01549833082, 2026"), "{text}");
         let back = rows(&text).expect("what was just written");
         let sizes: Vec<_> = back.iter().map(|row| row.bytes).collect();
-        assert_eq!(sizes, [Some(8), Some(1 << 16), Some(1 << 20), None]);
+        // 64 B miss their limit.
+        assert_eq!(sizes, [Some(8), Some(64), Some(1 << 16), Some(1 << 20), None]);
         assert_eq!((back[0].measure.as_str(), back[0].ours.median), ("put bandwidth, both ways", 181.2));
         assert_eq!(back[0].shape, whole.rows[0].shape);
-        assert_eq!((back[3].measure.as_str(), back[3].ours.median), ("a \"b\"", 0.01235));
+        assert_eq!((back[4].measure.as_str(), back[4].ours.median), ("a \"b\"", 0.01235));
         assert!(text.contains(",182,UNDER,"), "{text}");
         assert!(rows("put,8,2\n").is_err());
     }

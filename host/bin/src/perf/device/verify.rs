@@ -167,7 +167,7 @@ fn looked_at(n: usize, seed: u64) -> Vec<std::ops::Range<usize>> {
     const WHOLE: usize = 16 << 20;
     const PIECE: usize = 1 << 20;
     if n <= WHOLE {
-        return vec![0..n];
+        return std::iter::once(0..n).collect();
     }
     let places = n / PIECE;
     let random = (0..8).map(|k| (word(seed, rushmem::Pe::new(k), places as u64) % places as u64) as usize);
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn both_ends_of_large_data_are_looked_at() {
-        assert_eq!(looked_at(16 << 20, 7), [0..16 << 20]);
+        assert_eq!(looked_at(16 << 20, 7), std::iter::once(0..16 << 20).collect::<Vec<_>>());
         let n = (40 << 20) + 24;
         let pieces = looked_at(n, 7);
         assert!(pieces.iter().any(|piece| piece.start == 0) && pieces.iter().any(|piece| piece.end == n));

@@ -37,7 +37,8 @@ template <typename Operation> DEV void atomic_bw(const job &j, uint64_t *to, Ope
   const uint64_t end = (my.begin + my.size) / 8;
   uint64_t wrong = 0;
   timed<true>(j, [&](uint64_t round) {
-    for (uint64_t i = my.begin / 8 + threadIdx.x; i < end; i += blockDim.x) wrong |= operation(to + i, i, round);
+    uint64_t *words = fresh(to);
+    for (uint64_t i = my.begin / 8 + threadIdx.x; i < end; i += blockDim.x) wrong |= operation(words + i, i, round);
   });
   if (wrong != 0) j.stamps[0] = 1;
 }
@@ -46,7 +47,7 @@ template <typename Operation> DEV void atomic_bw(const job &j, uint64_t *to, Ope
  * fetches nothing is completed by `complete`. */
 template <typename Operation, typename Complete>
 DEV void atomic_latency(const job &j, uint64_t *to, Operation operation, Complete complete) {
-  const uint64_t none = fresh(uint64_t(0));
+  const uint64_t none = j.both >> 1; /* 0, of which no compiler knows */
   uint64_t wrong = 0;
   timed<false>(j, [&](uint64_t round) {
     const uint64_t differs = operation(fresh(to), 0, round);
