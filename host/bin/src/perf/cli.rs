@@ -62,8 +62,8 @@ pub(crate) enum Command {
     /// One PE of the collective measure of `host`.
     #[command(hide = true)]
     CollectivePe(CollectivePeArgs),
-    /// Prints records (JSON) in short, as CSV: a line for each figure, of a curve its ends, its middle and what misses its limit.
-    /// What git keeps.
+    /// Prints records (JSON) in short, as CSV, for git: of a curve its ends, its middle and what misses its
+    /// limit.
     Summary(SummaryArgs),
     /// Draws a record (JSON), or some operations of it, as `--plot` draws what was measured.
     Plot(PlotArgs),

@@ -82,7 +82,10 @@ fn shown(row: &Row, all: &[Row]) -> bool {
     };
     let curve = || all.iter().filter(|other| key(other) == key(row)).map(|other| other.bytes);
     let between = row.bytes.is_some_and(|bytes| BETWEEN.contains(&bytes));
-    row.kept() == Some(false) || between || row.bytes == curve().min().flatten() || row.bytes == curve().max().flatten()
+    row.kept() == Some(false)
+        || between
+        || row.bytes == curve().min().flatten()
+        || row.bytes == curve().max().flatten()
 }
 
 fn line(row: &Row) -> String {
