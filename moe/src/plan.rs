@@ -27,7 +27,7 @@ pub const ALIGN: usize = 128;
 const GPU_SHAPE: (u32, u32) = (264, 256);
 /// The same of an exchange for few tokens: one block a multiprocessor, of half of the warps where all of a
 /// launch's work is then still dealt out once. Fewer threads start and end faster; still fewer bring nothing
-/// (performance-log.md, 39).
+/// (performance-log.md, 40).
 const GPU_SHAPE_OF_FEW: (u32, u32) = (132, 512);
 const LEAST_THREADS_OF_FEW: u32 = 256;
 /// On the CPU device, where every block is a thread of the operating system.
