@@ -161,7 +161,7 @@ struct kept_parts {
 /* Whether no warp has more than two items to send. If one does, the launch keeps nothing. `parts`: of a
  * row. */
 __device__ inline bool keeps_parts(const exchange &e, uint32_t parts) {
-  return e.max_tokens * (1 + parts) <= 2 * slots();
+  return e.max_tokens * (1 + parts) < 2 * slots();
 }
 
 /* Of three words, one for each of the first three lanes. */

@@ -173,12 +173,13 @@ __device__ inline kept_parts send_all(const exchange &e, const rushmem::team &t,
   const bool keeps = whole && keeps_parts(e, parts);
   kept_parts kept{};
 #pragma unroll 1
-  for (uint32_t item = from_back(); item < e.max_tokens * (1 + parts); item += slots()) {
-    if (item < e.max_tokens) {
-      if (item < n) send_ids(e, t, in, item);
-      if (item == 0) send_count(e, t, said);
+  for (uint32_t item = from_back(); item <= e.max_tokens * (1 + parts); item += slots()) {
+    if (item == 0) {
+      send_count(e, t, said);
+    } else if (item <= e.max_tokens) {
+      if (item <= n) send_ids(e, t, in, item - 1);
     } else {
-      const uint32_t rest = item - e.max_tokens, token = rest / parts;
+      const uint32_t rest = item - e.max_tokens - 1, token = rest / parts;
       if (token >= n) continue;
       const kept_part one = send_part(e, t, in, token, rest - token * parts, keeps);
       if (item < slots()) kept.first = one;
