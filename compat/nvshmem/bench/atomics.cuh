@@ -70,5 +70,12 @@ DEV void atomic_latency(const job &j, uint64_t *to, Operation operation, Complet
 #define FETCHING_KERNELS(name, operation, before) ATOMIC_KERNELS(name, , OPERATION(return (operation) ^ (before)))
 NON_FETCHING(NON_FETCHING_KERNELS)
 FETCHING(FETCHING_KERNELS)
+/* rushmem-perf's file of the same has macros of these names. */
+#undef NON_FETCHING
+#undef FETCHING
+#undef OPERATION
+#undef ATOMIC_KERNELS
+#undef NON_FETCHING_KERNELS
+#undef FETCHING_KERNELS
 
 #endif
