@@ -10,9 +10,9 @@ use crate::common::nvcc::{nvcc, whole};
 use crate::common::{here, ready, said, Program};
 use crate::examples::compiled;
 
-/// Rows with two sizes and one number of blocks: 8 measures of three scopes with sizes, 4 without; 5 of one
-/// thread; 4 bandwidths of blocks.
-const ROWS: usize = 8 * 3 * 2 + 4 * 3 + 5 + 4 * 2;
+/// Rows with two sizes and one number of blocks: 8 measures of three scopes with sizes, 4 without; 3 and 14
+/// atomic operations of one thread; 4 bandwidths of blocks and those of 14 atomic operations.
+const ROWS: usize = 8 * 3 * 2 + 4 * 3 + 3 + 14 + (4 + 14) * 2;
 const COLUMNS: usize = 14;
 
 fn folder() -> PathBuf {

@@ -24,7 +24,7 @@ struct kernel {
 };
 
 enum { SUCCESS = 0, INVALID = 1, OUT_OF_MEMORY = 2, LAUNCH_FAILED = 719 };
-enum { KERNELS = 128, FOLDERS = 8, BLOCKS = 8 };
+enum { KERNELS = 256, FOLDERS = 8, BLOCKS = 8 };
 
 static struct kernel kernels[KERNELS];
 static size_t count;
