@@ -46,11 +46,11 @@ template <typename S> DEV void get_latency(const job &j) {
 
 template <typename S> DEV void p_latency(const job &j) {
   uint64_t *to = to_of(j);
-  const uint64_t n = j.bytes / 8;
+  const uint64_t n = j.bytes / 8, rank = fresh(uint64_t(S::rank())), size = fresh(uint64_t(S::size()));
   timed<false>(j, [&](uint64_t) {
-    for (uint64_t i = S::rank(); i < n; i += S::size()) nvshmem_uint64_p(to + i, j.salt + i, j.peer);
+    for (uint64_t i = rank; i < n; i += size) nvshmem_uint64_p(to + i, j.salt + i, j.peer);
     S::sync();
-    if (S::rank() == 0) nvshmem_quiet();
+    if (rank == 0) nvshmem_quiet();
     S::sync();
   });
 }
