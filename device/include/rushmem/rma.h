@@ -195,7 +195,8 @@ RUSHMEM_DEVICE void put(T *dst, const T *src, size_t n, int pe) {
 }
 
 /* Copies n elements from `pe`'s `src` and returns at once: `dst` may be read only when quiet() has returned;
- * at warp and block scope as for put_nbi. (OpenSHMEM 1.5, 9.6 shmem_get_nbi)
+ * at warp and block scope as for put_nbi. A block's threads may meet in it. (OpenSHMEM 1.5, 9.6
+ * shmem_get_nbi)
  * Order: none. Cost: copy. */
 template <typename Scope = thread, typename T>
 RUSHMEM_DEVICE void get_nbi(T *dst, const T *src, size_t n, int pe) {
