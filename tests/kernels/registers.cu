@@ -36,6 +36,15 @@ KERNEL one_g(uint64_t *x, uint64_t *y, int pe) { *y = rushmem::g(x, pe); }
 KERNEL loop_p(uint64_t *x, uint64_t n, int pe) {
   for (uint64_t i = threadIdx.x; i < n; i += blockDim.x) rushmem::p(x + i, i, pe);
 }
+KERNEL loop_add(uint64_t *x, uint64_t n, int pe) {
+  for (uint64_t i = threadIdx.x; i < n; i += blockDim.x) rushmem::atomic_add(x + i, i, pe);
+}
+KERNEL loop_or(uint32_t *x, uint64_t n, int pe) {
+  for (uint64_t i = threadIdx.x; i < n; i += blockDim.x) rushmem::atomic_or(x + i, uint32_t(i), pe);
+}
+KERNEL loop_set(uint64_t *x, uint64_t n, int pe) {
+  for (uint64_t i = threadIdx.x; i < n; i += blockDim.x) rushmem::atomic_set(x + i, i, pe);
+}
 KERNEL loop_g(uint64_t *x, const uint64_t *y, uint64_t n, int pe) {
   for (uint64_t i = threadIdx.x; i < n; i += blockDim.x) x[i] = rushmem::g(y + i, pe);
 }

@@ -26,6 +26,10 @@ DEV uint64_t low_bits(uint64_t n) { return n < 64 ? (uint64_t(1) << n) - 1 : ~ui
   X(fetch_or, nvshmem_uint64_atomic_fetch_or(word, bit(round), j.peer), low_bits(round))                     \
   X(fetch_xor, nvshmem_uint64_atomic_fetch_xor(word, j.salt, j.peer), round % 2 == 1 ? j.salt : 0)
 
+/* This PE's words, their address in a register, as rushmem-perf has it: an argument of the kernel would be
+ * loaded in each round. What is added is 0 until a kernel ends. */
+DEV uint64_t *own_words_of(const job &j) { return to_of(j) + *static_cast<volatile uint64_t *>(j.bad); }
+
 template <typename Operation> DEV void atomic_bw(const job &j, uint64_t *to, Operation operation) {
   const part my = part_of<block>(j.bytes);
   const uint64_t end = (my.begin + my.size) / 8;
@@ -60,10 +64,10 @@ DEV void atomic_latency(const job &j, uint64_t *to, Operation operation, Complet
   }
 #define ATOMIC_KERNELS(name, complete, operation)                                                            \
   __global__ void __launch_bounds__(1024, 1) atomic_bw_##name(const __grid_constant__ job j) {               \
-    atomic_bw(j, to_of(j), operation);                                                                       \
+    atomic_bw(j, own_words_of(j), operation);                                                                \
   }                                                                                                          \
   __global__ void __launch_bounds__(32) atomic_latency_##name(const __grid_constant__ job j) {               \
-    atomic_latency(j, to_of(j), operation, [] { complete; });                                                \
+    atomic_latency(j, own_words_of(j), operation, [] { complete; });                                         \
   }
 #define NON_FETCHING_KERNELS(name, operation) \
   ATOMIC_KERNELS(name, nvshmem_quiet(), OPERATION(operation; return uint64_t(0)))

@@ -54,6 +54,11 @@ template <typename T> RUSHMEM_DEVICE word<T> *atomic_in_run(T *target, int pe) {
   breathe();
   return reinterpret_cast<word<T> *>(run_address(target, pe));
 }
+/* A relaxed store as that of p, not in assembly: see load_mapped_word (cuda.h). */
+template <typename T> RUSHMEM_DEVICE void set_in_run(T *target, T value, int pe) {
+  breathe();
+  store_at<T>(run_address(target, pe), 0, value);
+}
 
 }  // namespace impl
 
@@ -73,7 +78,7 @@ template <typename T> RUSHMEM_DEVICE T atomic_fetch(const T *target, int pe) {
 template <typename T> RUSHMEM_DEVICE void atomic_set(T *target, impl::same<T> value, int pe) {
   RUSHMEM_TRACED(RMA, "atomic_set", true, pe, sizeof(T), target);
   RUSHMEM_ASSERT_ATOMIC(T, number, "atomic_set takes 4- and 8-byte integers, float and double");
-  if (RUSHMEM_LIKELY(impl::is_in_run(pe))) impl::store_relaxed_word(impl::atomic_in_run(target, pe), impl::to_bits(value));
+  if (RUSHMEM_LIKELY(impl::is_in_run(pe))) impl::set_in_run<T>(target, value, pe);
   else impl::update_apart<T>(RUSHMEM_ATOMIC_SET, target, value, pe);
 }
 

@@ -19,9 +19,12 @@ namespace impl {
                  : "memory");                                          \
     return before;                                                     \
   }
-#define RUSHMEM_RED(name, operation, T, letter)                                                         \
-  RUSHMEM_DEVICE void name(T *to, T value) {                                                            \
-    asm volatile("red.relaxed.sys.global." operation " [%0], %1;" ::"l"(to), letter(value) : "memory"); \
+/* Not volatile: of a loop with volatile assembly in it the compiler makes nothing else, while of this it
+ * makes two, for PEs of the run and for others (performance-log.md, 41). "memory" says that it has effects,
+ * so it is neither removed nor moved. `to` is a result because assembly without one counts as volatile. */
+#define RUSHMEM_RED(name, operation, T, letter)                                                           \
+  RUSHMEM_DEVICE void name(T *to, T value) {                                                              \
+    asm("red.relaxed.sys.global." operation " [%0], %1;" : "+l"(to) : letter(value) : "memory");          \
   }
 #define RUSHMEM_COMPARE_SWAP(operation, T, letter)                         \
   RUSHMEM_DEVICE T compare_swap_word(T *to, T expected, T value) {         \

@@ -58,8 +58,12 @@ DEV void atomic_latency(const job &j, uint64_t *to, Operation operation, Complet
   if (wrong != 0) j.stamps[0] = 1;
 }
 
-DEV uint64_t *own_words(const job &j) { return reinterpret_cast<uint64_t *>(j.to); }
-DEV uint64_t *their_words(const job &j) { return rushmem::ptr(own_words(j), j.peer); }
+/* This PE's words, their address in a register as that of the other PE's is: an argument of the kernel would
+ * be loaded in each round. What is added is 0 until a kernel ends. */
+DEV uint64_t *own_words(const job &j) {
+  return reinterpret_cast<uint64_t *>(j.to) + rushmem::impl::load_relaxed_word(j.stamps);
+}
+DEV uint64_t *their_words(const job &j) { return rushmem::ptr(reinterpret_cast<uint64_t *>(j.to), j.peer); }
 
 /* `operation` on `word`; its value is what differs from what is expected. */
 #define OPERATION(word, ...)                                             \
