@@ -7,6 +7,7 @@
 
 mod big;
 mod binary;
+mod calls;
 mod clusters;
 mod each;
 mod kill;

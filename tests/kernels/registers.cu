@@ -53,6 +53,16 @@ KERNEL sum_g(uint64_t *x, const uint64_t *y, uint64_t n, int pe) {
   for (uint64_t i = 0; i < n; ++i) sum += rushmem::g(y + i, pe);
   *x = sum;
 }
+KERNEL loop_fetch_add(uint64_t *x, uint64_t n, int pe, uint64_t *out) {
+  for (uint64_t i = threadIdx.x; i < n; i += blockDim.x) out[i] = rushmem::atomic_fetch_add(x + i, i, pe);
+}
+KERNEL sum_fetch(uint64_t *x, const uint64_t *y, uint64_t n, int pe) {
+  uint64_t sum = 0;
+  for (uint64_t i = 0; i < n; ++i) sum += rushmem::atomic_fetch(y + i, pe);
+  *x = sum;
+}
+/* What is fetched is not used; the update is made. */
+KERNEL lost_fetch_add(uint64_t *x, int pe) { rushmem::atomic_fetch_add(x, 1, pe); }
 KERNEL one_signal(uint64_t *x, int pe) { rushmem::signal_op(x, 1, rushmem::signal::set, pe); }
 KERNEL one_atomic(uint64_t *x, uint64_t *y, int pe) { *y = rushmem::atomic_fetch_add(x, *y, pe); }
 KERNEL one_card_atomic(rushmem::card_word *x, uint64_t *y, int pe) { *y = rushmem::atomic_fetch_add(x, *y, pe); }

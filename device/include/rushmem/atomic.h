@@ -49,6 +49,26 @@ template <typename T> RUSHMEM_OUTLINED void update_apart(uint32_t code, T *targe
   }
 }
 
+/* The same of operations that return what was there. Not for 16-bit floats. */
+template <typename T> RUSHMEM_OUTLINED T fetch_apart(uint32_t code, const T *target, T value, T compare, int pe) {
+  const route to = route_apart(pe, affine_distance(pe));
+  if (to.is_far()) return far_fetch<T>(code, target, value, compare, pe);
+  if constexpr (is_floating<T>::value) {
+    if (code == RUSHMEM_ATOMIC_FETCH_ADD) return fetch_add_float(to.at(const_cast<T *>(target)), value);
+  }
+  word<T> *const at = atomic_near(const_cast<T *>(target), to);
+  const word<T> bits = to_bits(value);
+  switch (code) {
+    case RUSHMEM_ATOMIC_FETCH: return load_relaxed(to.at(target));
+    case RUSHMEM_ATOMIC_SWAP: return from_bits<T>(swap_word(at, bits));
+    case RUSHMEM_ATOMIC_COMPARE_SWAP: return from_bits<T>(compare_swap_word(at, to_bits(compare), bits));
+    case RUSHMEM_ATOMIC_FETCH_ADD: return from_bits<T>(fetch_add_word(at, bits));
+    case RUSHMEM_ATOMIC_FETCH_AND: return from_bits<T>(fetch_and_word(at, bits));
+    case RUSHMEM_ATOMIC_FETCH_OR: return from_bits<T>(fetch_or_word(at, bits));
+    default: return from_bits<T>(fetch_xor_word(at, bits));
+  }
+}
+
 /* Where the word of a PE of the run is, and as what. */
 template <typename T> RUSHMEM_DEVICE word<T> *atomic_in_run(T *target, int pe) {
   breathe();
@@ -59,6 +79,14 @@ template <typename T> RUSHMEM_DEVICE void set_in_run(T *target, T value, int pe)
   breathe();
   store_at<T>(run_address(target, pe), 0, value);
 }
+template <typename T> RUSHMEM_DEVICE T fetch_add_in_run(T *target, T value, int pe) {
+  if constexpr (is_floating<T>::value) {
+    breathe();
+    return fetch_add_float(run_address(target, pe), value);
+  } else {
+    return from_bits<T>(fetch_add_word(atomic_in_run(target, pe), to_bits(value)));
+  }
+}
 
 }  // namespace impl
 
@@ -67,10 +95,9 @@ template <typename T> RUSHMEM_DEVICE void set_in_run(T *target, T value, int pe)
 template <typename T> RUSHMEM_DEVICE T atomic_fetch(const T *target, int pe) {
   RUSHMEM_TRACED(RMA, "atomic_fetch", true, pe, sizeof(T), nullptr);
   RUSHMEM_ASSERT_ATOMIC(T, number, "atomic_fetch takes 4- and 8-byte integers, float and double");
-  const impl::route to = impl::route_to(pe);
-  if (to.is_far()) return impl::far_fetch<T>(RUSHMEM_ATOMIC_FETCH, target, T{}, T{}, pe);
   impl::breathe();
-  return impl::load_relaxed(to.at(target));
+  if (RUSHMEM_LIKELY(impl::is_in_run(pe))) return impl::load_at(target, impl::affine_distance(pe));
+  return impl::fetch_apart<T>(RUSHMEM_ATOMIC_FETCH, target, T{}, T{}, pe);
 }
 
 /* Sets it. (shmem_atomic_set)
@@ -87,9 +114,10 @@ template <typename T> RUSHMEM_DEVICE void atomic_set(T *target, impl::same<T> va
 template <typename T> RUSHMEM_DEVICE T atomic_swap(T *target, impl::same<T> value, int pe) {
   RUSHMEM_TRACED(RMA, "atomic_swap", true, pe, sizeof(T), target);
   RUSHMEM_ASSERT_ATOMIC(T, number, "atomic_swap takes 4- and 8-byte integers, float and double");
-  const impl::route to = impl::route_to(pe);
-  if (to.is_far()) return impl::far_fetch<T>(RUSHMEM_ATOMIC_SWAP, target, value, T{}, pe);
-  return impl::from_bits<T>(impl::swap_word(impl::atomic_near(target, to), impl::to_bits(value)));
+  if (RUSHMEM_LIKELY(impl::is_in_run(pe))) {
+    return impl::from_bits<T>(impl::swap_word(impl::atomic_in_run(target, pe), impl::to_bits(value)));
+  }
+  return impl::fetch_apart<T>(RUSHMEM_ATOMIC_SWAP, target, value, T{}, pe);
 }
 
 /* Sets it to `value` if it equals `cond`; returns what was there, `cond` exactly where it was set.
@@ -99,10 +127,11 @@ template <typename T>
 RUSHMEM_DEVICE T atomic_compare_swap(T *target, impl::same<T> cond, impl::same<T> value, int pe) {
   RUSHMEM_TRACED(RMA, "atomic_compare_swap", true, pe, sizeof(T), target);
   RUSHMEM_ASSERT_ATOMIC(T, integer, "atomic_compare_swap takes 4- and 8-byte integers");
-  const impl::route to = impl::route_to(pe);
-  if (to.is_far()) return impl::far_fetch<T>(RUSHMEM_ATOMIC_COMPARE_SWAP, target, value, cond, pe);
-  return impl::from_bits<T>(
-      impl::compare_swap_word(impl::atomic_near(target, to), impl::to_bits(cond), impl::to_bits(value)));
+  if (RUSHMEM_LIKELY(impl::is_in_run(pe))) {
+    return impl::from_bits<T>(
+        impl::compare_swap_word(impl::atomic_in_run(target, pe), impl::to_bits(cond), impl::to_bits(value)));
+  }
+  return impl::fetch_apart<T>(RUSHMEM_ATOMIC_COMPARE_SWAP, target, value, cond, pe);
 }
 
 /* Adds and returns what was there; integers wrap, floats round to nearest. (shmem_atomic_fetch_add)
@@ -110,17 +139,15 @@ RUSHMEM_DEVICE T atomic_compare_swap(T *target, impl::same<T> cond, impl::same<T
 template <typename T> RUSHMEM_DEVICE T atomic_fetch_add(T *target, impl::same<T> value, int pe) {
   RUSHMEM_TRACED(RMA, "atomic_fetch_add", true, pe, sizeof(T), target);
   RUSHMEM_ASSERT_ATOMIC(T, addable, RUSHMEM_ADDABLE("atomic_fetch_add"));
-  const impl::route to = impl::route_to(pe);
-  if (to.is_far()) return impl::far_fetch_add<T>(target, value, pe);
-  if constexpr (impl::is_floating<T>::value) {
-    impl::breathe();
-    return impl::fetch_add_float(to.at(target), value);
-  } else if constexpr (impl::is_half<T>::value) {
-    return impl::from_bits<T>(impl::fetch_add_half(impl::atomic_near(target, to), impl::to_bits(value)));
-  } else if constexpr (impl::is_bfloat16<T>::value) {
-    return impl::from_bits<T>(impl::fetch_add_bfloat16(impl::atomic_near(target, to), impl::to_bits(value)));
+  if constexpr (impl::is_half<T>::value || impl::is_bfloat16<T>::value) {
+    const impl::route to = impl::route_to(pe);
+    if (to.is_far()) return impl::far_fetch_add_small<T>(target, value, pe);
+    impl::word<T> *const at = impl::atomic_near(target, to);
+    if constexpr (impl::is_half<T>::value) return impl::from_bits<T>(impl::fetch_add_half(at, impl::to_bits(value)));
+    else return impl::from_bits<T>(impl::fetch_add_bfloat16(at, impl::to_bits(value)));
   } else {
-    return impl::from_bits<T>(impl::fetch_add_word(impl::atomic_near(target, to), impl::to_bits(value)));
+    if (RUSHMEM_LIKELY(impl::is_in_run(pe))) return impl::fetch_add_in_run<T>(target, value, pe);
+    return impl::fetch_apart<T>(RUSHMEM_ATOMIC_FETCH_ADD, target, value, T{}, pe);
   }
 }
 
@@ -161,23 +188,26 @@ template <typename T> RUSHMEM_DEVICE void atomic_inc(T *target, int pe) {
 template <typename T> RUSHMEM_DEVICE T atomic_fetch_and(T *target, impl::same<T> value, int pe) {
   RUSHMEM_TRACED(RMA, "atomic_fetch_and", true, pe, sizeof(T), target);
   RUSHMEM_ASSERT_ATOMIC(T, integer, "atomic_fetch_and takes 4- and 8-byte integers");
-  const impl::route to = impl::route_to(pe);
-  if (to.is_far()) return impl::far_fetch<T>(RUSHMEM_ATOMIC_FETCH_AND, target, value, T{}, pe);
-  return impl::from_bits<T>(impl::fetch_and_word(impl::atomic_near(target, to), impl::to_bits(value)));
+  if (RUSHMEM_LIKELY(impl::is_in_run(pe))) {
+    return impl::from_bits<T>(impl::fetch_and_word(impl::atomic_in_run(target, pe), impl::to_bits(value)));
+  }
+  return impl::fetch_apart<T>(RUSHMEM_ATOMIC_FETCH_AND, target, value, T{}, pe);
 }
 template <typename T> RUSHMEM_DEVICE T atomic_fetch_or(T *target, impl::same<T> value, int pe) {
   RUSHMEM_TRACED(RMA, "atomic_fetch_or", true, pe, sizeof(T), target);
   RUSHMEM_ASSERT_ATOMIC(T, integer, "atomic_fetch_or takes 4- and 8-byte integers");
-  const impl::route to = impl::route_to(pe);
-  if (to.is_far()) return impl::far_fetch<T>(RUSHMEM_ATOMIC_FETCH_OR, target, value, T{}, pe);
-  return impl::from_bits<T>(impl::fetch_or_word(impl::atomic_near(target, to), impl::to_bits(value)));
+  if (RUSHMEM_LIKELY(impl::is_in_run(pe))) {
+    return impl::from_bits<T>(impl::fetch_or_word(impl::atomic_in_run(target, pe), impl::to_bits(value)));
+  }
+  return impl::fetch_apart<T>(RUSHMEM_ATOMIC_FETCH_OR, target, value, T{}, pe);
 }
 template <typename T> RUSHMEM_DEVICE T atomic_fetch_xor(T *target, impl::same<T> value, int pe) {
   RUSHMEM_TRACED(RMA, "atomic_fetch_xor", true, pe, sizeof(T), target);
   RUSHMEM_ASSERT_ATOMIC(T, integer, "atomic_fetch_xor takes 4- and 8-byte integers");
-  const impl::route to = impl::route_to(pe);
-  if (to.is_far()) return impl::far_fetch<T>(RUSHMEM_ATOMIC_FETCH_XOR, target, value, T{}, pe);
-  return impl::from_bits<T>(impl::fetch_xor_word(impl::atomic_near(target, to), impl::to_bits(value)));
+  if (RUSHMEM_LIKELY(impl::is_in_run(pe))) {
+    return impl::from_bits<T>(impl::fetch_xor_word(impl::atomic_in_run(target, pe), impl::to_bits(value)));
+  }
+  return impl::fetch_apart<T>(RUSHMEM_ATOMIC_FETCH_XOR, target, value, T{}, pe);
 }
 
 /* The same without a result. (shmem_atomic_and, _or, _xor)

@@ -42,24 +42,48 @@ fn rows_around_the_length_of_a_room() {
     });
 }
 
-/// Rows of one part, which go on one behind the other, to one place and to as many as can be; of warps that
-/// have several of them, and none.
-#[test]
-fn rows_that_follow_one_another() {
+/// Rows of one part, which go on one behind the other; of warps that have several of them, and none. `i`: which
+/// of the tests below. GPUs' compilers take ten seconds for each payload, hence one test for each length.
+fn rows_that_follow(i: usize, (top_k, experts): (u32, u32), hidden: u32, routing: Routing) {
     testing::pes(2).timeout(Duration::from_secs(240)).run(|world| {
         let mut rng = Rng(seed(world));
-        for (i, (top_k, experts)) in [(1, 5), (32, 40), (3, 6)].into_iter().enumerate() {
-            for (j, hidden) in [16, ROOM].into_iter().enumerate() {
-                for (payload, k) in payloads(hidden).into_iter().zip([0, 1, 0, 2, 2]) {
-                    let (layout, threads) = (LAYOUTS[(i + j + k) % 3], Some([64, 256][k % 2]));
-                    let routing = if i == 2 { Routing::Repeated } else { Routing::Any(3) };
-                    let case = Case::new(560, hidden, experts, top_k);
-                    let case = Case { payload, layout, threads, routing, few: 0, ..case };
-                    rounds(world, &mut rng, case, 1);
-                }
-            }
+        for (payload, k) in payloads(hidden).into_iter().zip([0, 1, 0, 2, 2]) {
+            let (layout, threads) =
+                (LAYOUTS[(i + usize::from(hidden == ROOM) + k) % 3], Some([64, 256][k % 2]));
+            let case = Case::new(560, hidden, experts, top_k);
+            rounds(world, &mut rng, Case { payload, layout, threads, routing, few: 0, ..case }, 1);
         }
     });
+}
+
+#[test]
+fn short_rows_that_follow_one_another_to_one_place() {
+    rows_that_follow(0, (1, 5), 16, Routing::Any(3));
+}
+
+#[test]
+fn rows_that_follow_one_another_to_one_place() {
+    rows_that_follow(0, (1, 5), ROOM, Routing::Any(3));
+}
+
+#[test]
+fn short_rows_that_follow_one_another_to_as_many_as_can_be() {
+    rows_that_follow(1, (32, 40), 16, Routing::Any(3));
+}
+
+#[test]
+fn rows_that_follow_one_another_to_as_many_as_can_be() {
+    rows_that_follow(1, (32, 40), ROOM, Routing::Any(3));
+}
+
+#[test]
+fn short_rows_that_follow_one_another_to_repeated_experts() {
+    rows_that_follow(2, (3, 6), 16, Routing::Repeated);
+}
+
+#[test]
+fn rows_that_follow_one_another_to_repeated_experts() {
+    rows_that_follow(2, (3, 6), ROOM, Routing::Repeated);
 }
 
 /// Less room than all tokens could take, in rounds that find enough: then blocks count all tokens first.

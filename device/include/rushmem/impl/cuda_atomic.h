@@ -10,30 +10,31 @@
 namespace rushmem {
 namespace impl {
 
-#define RUSHMEM_ATOM(name, operation, T, letter)                       \
-  RUSHMEM_DEVICE T name(T *to, T value) {                              \
-    T before;                                                          \
-    asm volatile("atom.relaxed.sys.global." operation " %0, [%1], %2;" \
-                 : "=" letter(before)                                  \
-                 : "l"(to), letter(value)                              \
-                 : "memory");                                          \
-    return before;                                                     \
-  }
 /* Not volatile: of a loop with volatile assembly in it the compiler makes nothing else, while of this it
  * makes two, for PEs of the run and for others (performance-log.md, 41). "memory" says that it has effects,
- * so it is neither removed nor moved. `to` is a result because assembly without one counts as volatile. */
-#define RUSHMEM_RED(name, operation, T, letter)                                                           \
-  RUSHMEM_DEVICE void name(T *to, T value) {                                                              \
-    asm("red.relaxed.sys.global." operation " [%0], %1;" : "+l"(to) : letter(value) : "memory");          \
+ * so it is neither removed nor moved. Of a RED `to` is a result, because assembly without one counts as
+ * volatile. */
+#define RUSHMEM_ATOM(name, operation, T, letter)              \
+  RUSHMEM_DEVICE T name(T *to, T value) {                     \
+    T before;                                                 \
+    asm("atom.relaxed.sys.global." operation " %0, [%1], %2;" \
+        : "=" letter(before)                                  \
+        : "l"(to), letter(value)                              \
+        : "memory");                                          \
+    return before;                                            \
   }
-#define RUSHMEM_COMPARE_SWAP(operation, T, letter)                         \
-  RUSHMEM_DEVICE T compare_swap_word(T *to, T expected, T value) {         \
-    T before;                                                              \
-    asm volatile("atom.relaxed.sys.global." operation " %0, [%1], %2, %3;" \
-                 : "=" letter(before)                                      \
-                 : "l"(to), letter(expected), letter(value)                \
-                 : "memory");                                              \
-    return before;                                                         \
+#define RUSHMEM_RED(name, operation, T, letter)                                                  \
+  RUSHMEM_DEVICE void name(T *to, T value) {                                                     \
+    asm("red.relaxed.sys.global." operation " [%0], %1;" : "+l"(to) : letter(value) : "memory"); \
+  }
+#define RUSHMEM_COMPARE_SWAP(operation, T, letter)                \
+  RUSHMEM_DEVICE T compare_swap_word(T *to, T expected, T value) {  \
+    T before;                                                       \
+    asm("atom.relaxed.sys.global." operation " %0, [%1], %2, %3;" \
+        : "=" letter(before)                                      \
+        : "l"(to), letter(expected), letter(value)                \
+        : "memory");                                              \
+    return before;                                                \
   }
 
 RUSHMEM_ATOM(fetch_add_word, "add.u32", uint32_t, "r")

@@ -213,14 +213,6 @@ template <typename T> RUSHMEM_DEVICE T far_fetch_add_small(T *target, T value, i
   }
 }
 
-template <typename T> RUSHMEM_DEVICE T far_fetch_add(T *target, T value, int pe) {
-  if constexpr (is_half<T>::value || is_bfloat16<T>::value) {
-    return far_fetch_add_small(target, value, pe);
-  } else {
-    return far_fetch<T>(RUSHMEM_ATOMIC_FETCH_ADD, target, value, T{}, pe);
-  }
-}
-
 }  // namespace impl
 }  // namespace rushmem
 

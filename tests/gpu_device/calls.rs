@@ -1,0 +1,79 @@
+//! Litmus tests of collectives at each scope and by each protocol: what a scope's threads stored before a call
+//! is what arrives, and what a call has read or left is the caller's behind it, without a meeting of the
+//! threads by themselves. Between two GPUs where there are two, else between PEs of one (or, in small, of the
+//! CPU device).
+
+use crate::*;
+
+const CALLS: &str = kernels!("litmus_calls.cu");
+/// `CALL_*` of litmus_calls.cu, the last of them being too weak on purpose.
+const FORMS: [&str; 6] = ["broadcast", "fcollect", "alltoall", "reduce", "reducescatter", "p (weak)"];
+/// One for each slot set that a world has.
+const BLOCKS: u32 = 4;
+
+/// `calls_args` of litmus_calls.cu.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Calls {
+    scope: i32,
+    form: i32,
+    rounds: i32,
+    words: usize,
+    seed: u64,
+}
+
+/// Words of a member: of one thread's packet and past it, of a warp's and past it, of several turns, of what
+/// a block sends directly, and of what a broadcast's members read (96 KiB).
+const SIZES: [usize; 7] = [1, 2, 32, 33, 600, 5_000, 13_000];
+
+/// As many rounds as take a GPU a fifth of a second, by its rates when a kernel of one block calls; on the CPU
+/// device some.
+fn rounds_of(scope: i32, words: usize, members: usize) -> usize {
+    let bytes = words * 8 * members;
+    if !on_gpus() {
+        return rounds((40_000 / (bytes + 100)).max(4));
+    }
+    let bytes_a_us = match scope {
+        THREAD => 500,
+        WARP => 4_000,
+        _ => 30_000,
+    };
+    rounds(200_000 / (4 + bytes / bytes_a_us)).max(20)
+}
+
+#[test]
+fn calls_order_what_a_scopes_threads_store_and_read() {
+    at_counts(&[2, 3], |world, rng| {
+        let bench = Bench::new(world, CALLS);
+        let members = world.n_pes() as usize;
+        let room = SIZES[SIZES.len() - 1] * members * BLOCKS as usize;
+        let arrays =
+            [world.alloc_aligned::<u64>(room, 128).unwrap(), world.alloc_aligned::<u64>(room, 128).unwrap()];
+        let stats = world.alloc::<u64>(1).unwrap();
+        for (scope, name) in SCOPES.into_iter().zip(["thread", "warp", "block"]) {
+            // The block's size decides which calls are small.
+            let launch = Launch::new(BLOCKS, if scope == BLOCK { [32, 256, 1024][rng.below(3)] } else { 64 });
+            for (form, what) in FORMS.iter().enumerate() {
+                stats.fill(0).unwrap();
+                let mut total = 0;
+                for words in SIZES {
+                    let rounds = rounds_of(scope, words, members);
+                    total += rounds;
+                    arrays[0].fill(0).unwrap();
+                    let args =
+                        Calls { scope, form: form as i32, rounds: rounds as i32, words, seed: rng.next() };
+                    let (report, [dst, src]) = (&bench.report, &arrays);
+                    bench.run("litmus_calls", launch, (report, &stats, dst, src, ByValue(args)));
+                }
+                if world.my_pe() == Pe::new(0) {
+                    println!(
+                        "LITMUS calls {name} of {launch:?} [{what}], {members} PEs on {}: {total} rounds a block, weak \
+                         failures {}",
+                        world.device_name(),
+                        stats.to_vec().unwrap()[0]
+                    );
+                }
+            }
+        }
+    });
+}
