@@ -1,5 +1,5 @@
-//! Litmus tests of collectives at each scope and by each protocol: what a scope's threads stored before a call
-//! is what arrives, and what a call has read or left is the caller's behind it, without a meeting of the
+//! Litmus tests of collectives at each scope and by each protocol: what a scope's threads stored before a
+//! call is what arrives, and what a call has read or left is the caller's behind it, without a meeting of the
 //! threads by themselves. Between two GPUs where there are two, else between PEs of one (or, in small, of the
 //! CPU device).
 
@@ -26,8 +26,8 @@ struct Calls {
 /// a block sends directly, and of what a broadcast's members read (96 KiB).
 const SIZES: [usize; 7] = [1, 2, 32, 33, 600, 5_000, 13_000];
 
-/// As many rounds as take a GPU a fifth of a second, by its rates when a kernel of one block calls; on the CPU
-/// device some.
+/// As many rounds as take a GPU a fifth of a second, by its rates when a kernel of one block calls; on the
+/// CPU device some.
 fn rounds_of(scope: i32, words: usize, members: usize) -> usize {
     let bytes = words * 8 * members;
     if !on_gpus() {

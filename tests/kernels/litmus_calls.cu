@@ -1,9 +1,9 @@
-/* Litmus tests of collectives: an array that a call reads is what all of the scope's threads stored before it,
- * and may be changed behind it; one that a call fills is the caller's until all of its threads have come, and
- * is whole for each of them behind it. No two threads wait for each other but in the call: a word is stored
- * before it by one of them and read behind it by another, a different one each round. Values carry the
- * round's number, so a stale one shows. Each block has a slot set. One form is too weak on purpose: it calls
- * nothing, and its words are the round's that the others' calls happen to let in. */
+/* Litmus tests of collectives: an array that a call reads is what all of the scope's threads stored before
+ * it, and may be changed behind it; one that a call fills is the caller's until all of its threads have
+ * come, and is whole for each of them behind it. No two threads wait for each other but in the call: a word
+ * is stored before it by one of them and read behind it by another, a different one each round. Values carry
+ * the round's number, so a stale one shows. Each block has a slot set. One form is too weak on purpose: it
+ * calls nothing, and its words are the round's that the others' calls happen to let in. */
 #if !defined(RUSHMEM_TEST_CHECK_H)
 #include "check.h"
 #endif
@@ -23,8 +23,8 @@ __device__ uint64_t word_of(uint64_t round, int member, size_t i) {
   return round << 32 | static_cast<uint64_t>(member) << 24 | (i & 0xffffff);
 }
 
-/* Is late, by up to a microsecond: each thread of a warp as long as the others, so that they stay together, or
- * each by itself. */
+/* Is late, by up to a microsecond: each thread of a warp as long as the others, so that they stay together,
+ * or each by itself. */
 __device__ void dawdle(uint64_t *report, uint64_t random, bool apart) {
   uint64_t x = random | 1;
   for (uint64_t i = (apart ? random ^ threadIdx.x : random) % 96; i > 0; --i) {

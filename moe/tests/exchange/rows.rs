@@ -42,8 +42,8 @@ fn rows_around_the_length_of_a_room() {
     });
 }
 
-/// Rows of one part, which go on one behind the other; of warps that have several of them, and none. `i`: which
-/// of the tests below. GPUs' compilers take ten seconds for each payload, hence one test for each length.
+/// Rows of one part, which go on one behind the other; of warps that have several of them, and none. `i`: the
+/// test's number. GPUs' compilers take ten seconds for each payload, hence one test for each length.
 fn rows_that_follow(i: usize, (top_k, experts): (u32, u32), hidden: u32, routing: Routing) {
     testing::pes(2).timeout(Duration::from_secs(240)).run(|world| {
         let mut rng = Rng(seed(world));
