@@ -69,10 +69,13 @@ template <typename T> RUSHMEM_OUTLINED T fetch_apart(uint32_t code, const T *tar
   }
 }
 
-/* Where the word of a PE of the run is, and as what. */
+/* Where the word of a PE of the run is, and as what. The lower half of near_apart is 0, of which the compiler
+ * does not know: in front of a loop it keeps the sum in a register, where it would multiply again in each
+ * round with a constant that it loads (performance-log.md, 41). */
 template <typename T> RUSHMEM_DEVICE word<T> *atomic_in_run(T *target, int pe) {
   breathe();
-  return reinterpret_cast<word<T> *>(run_address(target, pe));
+  const uint32_t upper = affine_upper(pe) + static_cast<uint32_t>(state().near_apart);
+  return reinterpret_cast<word<T> *>(address_in_run(target, upper));
 }
 /* A relaxed store as that of p, not in assembly: see load_mapped_word (cuda.h). */
 template <typename T> RUSHMEM_DEVICE void set_in_run(T *target, T value, int pe) {
