@@ -31,7 +31,7 @@ const SIZES: [usize; 7] = [1, 2, 32, 33, 600, 5_000, 13_000];
 fn rounds_of(scope: i32, words: usize, members: usize) -> usize {
     let bytes = words * 8 * members;
     if !on_gpus() {
-        return rounds((40_000 / (bytes + 100)).max(4));
+        return rounds((8_000 / (bytes + 100)).max(3));
     }
     let bytes_a_us = match scope {
         THREAD => 500,
@@ -51,8 +51,9 @@ fn calls_order_what_a_scopes_threads_store_and_read() {
             [world.alloc_aligned::<u64>(room, 128).unwrap(), world.alloc_aligned::<u64>(room, 128).unwrap()];
         let stats = world.alloc::<u64>(1).unwrap();
         for (scope, name) in SCOPES.into_iter().zip(["thread", "warp", "block"]) {
-            // The block's size decides which calls are small.
-            let launch = Launch::new(BLOCKS, if scope == BLOCK { [32, 256, 1024][rng.below(3)] } else { 64 });
+            // The block's size decides which calls are small. The CPU device's threads take turns.
+            let sizes = if on_gpus() { [32, 256, 1024] } else { [32, 64, 96] };
+            let launch = Launch::new(BLOCKS, if scope == BLOCK { sizes[rng.below(3)] } else { 64 });
             for (form, what) in FORMS.iter().enumerate() {
                 stats.fill(0).unwrap();
                 let mut total = 0;

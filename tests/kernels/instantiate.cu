@@ -1,5 +1,6 @@
 /* Every public function of the device library at every scope and type it takes. Nobody runs this: that it
- * compiles, for each kind of device and without a warning, is the test (scripts/check-device). */
+ * compiles, for each kind of device and without a warning, is the test (scripts/check-device). With BRIEF, of
+ * the collectives of teams a third, which BRIEF numbers from 0: they take most of the time. */
 #include <rushmem/rushmem.cuh>
 
 /* NVRTC may have no such headers; after ours, which must not need them. */
@@ -216,6 +217,7 @@ template <typename T> __device__ void team_bits(const rushmem::team &t, T *x, T 
   team_reduces<rushmem::block>(t, x, y, n, rushmem::xor_{});
 }
 
+#if !defined(BRIEF) || BRIEF == 0
 extern "C" __global__ void teams(rushmem::team t, mixed *x, wide *y, size_t n) {
   team_moves<rushmem::thread>(t, x, x + n, n, 0);
   team_moves<rushmem::warp>(t, y, y + n, n, 1);
@@ -235,27 +237,36 @@ extern "C" __global__ void team_grids(rushmem::team t, float *x, wide *y, size_t
   team_reduces<rushmem::grid_parts>(t, x, x + n, n, rushmem::max{});
   team_moves<rushmem::grid_parts>(t, y, y + n, n, 0);
 }
+#endif
+#if !defined(BRIEF) || BRIEF == 1
 extern "C" __global__ void team_complex(rushmem::team t, rushmem::complex<float> *x, rushmem::complex<double> *y, size_t n) {
   team_reduces<rushmem::block>(t, x, x + n, n, rushmem::sum{});
   team_reduces<rushmem::warp>(t, x, x + n, n, rushmem::prod{});
   team_reduces<rushmem::grid>(t, y, y + n, n, rushmem::sum{});
 }
+#endif
 #define TEAM_NUMBERS(type) \
   extern "C" __global__ void team_##type(rushmem::team t, type *x, type *y, size_t n) { team_numbers(t, x, y, n); }
 #define TEAM_BITS(type) \
   extern "C" __global__ void team_bits_##type(rushmem::team t, type *x, type *y, size_t n) { team_bits(t, x, y, n); }
+#if !defined(BRIEF) || BRIEF == 0
+TEAM_NUMBERS(float)
+TEAM_BITS(char)
+#endif
+#if !defined(BRIEF) || BRIEF == 1
 TEAM_NUMBERS(short)
 TEAM_NUMBERS(uint64_t)
-TEAM_NUMBERS(float)
-TEAM_NUMBERS(double)
-TEAM_BITS(char)
 TEAM_BITS(int)
+#endif
+#if !defined(BRIEF) || BRIEF == 2
+TEAM_NUMBERS(double)
 TEAM_BITS(size_t)
 #if defined(WITH_HALVES)
 extern "C" __global__ void team_halves(rushmem::team t, __half *x, __nv_bfloat16 *y, size_t n) {
   team_numbers(t, x, x + n, n);
   team_numbers(t, y, y + n, n);
 }
+#endif
 #endif
 
 /* A put's source and a get's destination may be shared memory. */

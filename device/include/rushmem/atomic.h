@@ -59,7 +59,7 @@ template <typename T> RUSHMEM_OUTLINED T fetch_apart(uint32_t code, const T *tar
   word<T> *const at = atomic_near(const_cast<T *>(target), to);
   const word<T> bits = to_bits(value);
   switch (code) {
-    case RUSHMEM_ATOMIC_FETCH: return load_relaxed(to.at(target));
+    case RUSHMEM_ATOMIC_FETCH: return from_bits<T>(fetch_word(at));
     case RUSHMEM_ATOMIC_SWAP: return from_bits<T>(swap_word(at, bits));
     case RUSHMEM_ATOMIC_COMPARE_SWAP: return from_bits<T>(compare_swap_word(at, to_bits(compare), bits));
     case RUSHMEM_ATOMIC_FETCH_ADD: return from_bits<T>(fetch_add_word(at, bits));
@@ -98,8 +98,9 @@ template <typename T> RUSHMEM_DEVICE T fetch_add_in_run(T *target, T value, int 
 template <typename T> RUSHMEM_DEVICE T atomic_fetch(const T *target, int pe) {
   RUSHMEM_TRACED(RMA, "atomic_fetch", true, pe, sizeof(T), nullptr);
   RUSHMEM_ASSERT_ATOMIC(T, number, "atomic_fetch takes 4- and 8-byte integers, float and double");
-  impl::breathe();
-  if (RUSHMEM_LIKELY(impl::is_in_run(pe))) return impl::load_at(target, impl::affine_distance(pe));
+  if (RUSHMEM_LIKELY(impl::is_in_run(pe))) {
+    return impl::from_bits<T>(impl::fetch_word(impl::atomic_in_run(const_cast<T *>(target), pe)));
+  }
   return impl::fetch_apart<T>(RUSHMEM_ATOMIC_FETCH, target, T{}, T{}, pe);
 }
 

@@ -212,6 +212,7 @@ RUSHMEM_DEVICE void let_next_kernel_come() {}
 /* After the loads of a get: no later access is performed before them. Costs nothing on x86-64. */
 RUSHMEM_DEVICE void loads_before_later() { __atomic_thread_fence(__ATOMIC_ACQUIRE); }
 
+template <typename W> RUSHMEM_DEVICE W fetch_word(const W *from) { return load_relaxed_word(from); }
 template <typename W> RUSHMEM_DEVICE W fetch_add_word(W *to, W v) {
   return __atomic_fetch_add(reinterpret_cast<alias<W> *>(to), v, __ATOMIC_RELAXED);
 }
