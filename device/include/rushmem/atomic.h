@@ -41,7 +41,7 @@ template <typename T> RUSHMEM_OUTLINED void update_apart(uint32_t code, T *targe
   word<T> *const at = atomic_near(target, to);
   const word<T> bits = to_bits(value);
   switch (code) {
-    case RUSHMEM_ATOMIC_SET: return store_relaxed_word(at, bits);
+    case RUSHMEM_ATOMIC_SET: return write_word(at, bits);
     case RUSHMEM_ATOMIC_ADD: return add_word(at, bits);
     case RUSHMEM_ATOMIC_AND: return and_word(at, bits);
     case RUSHMEM_ATOMIC_OR: return or_word(at, bits);
@@ -77,11 +77,6 @@ template <typename T> RUSHMEM_DEVICE word<T> *atomic_in_run(T *target, int pe) {
   const uint32_t upper = affine_upper(pe) + static_cast<uint32_t>(state().near_apart);
   return reinterpret_cast<word<T> *>(address_in_run(target, upper));
 }
-/* A relaxed store as that of p, not in assembly: see load_mapped_word (cuda.h). */
-template <typename T> RUSHMEM_DEVICE void set_in_run(T *target, T value, int pe) {
-  breathe();
-  store_at<T>(run_address(target, pe), 0, value);
-}
 template <typename T> RUSHMEM_DEVICE T fetch_add_in_run(T *target, T value, int pe) {
   if constexpr (is_floating<T>::value) {
     breathe();
@@ -109,7 +104,7 @@ template <typename T> RUSHMEM_DEVICE T atomic_fetch(const T *target, int pe) {
 template <typename T> RUSHMEM_DEVICE void atomic_set(T *target, impl::same<T> value, int pe) {
   RUSHMEM_TRACED(RMA, "atomic_set", true, pe, sizeof(T), target);
   RUSHMEM_ASSERT_ATOMIC(T, number, "atomic_set takes 4- and 8-byte integers, float and double");
-  if (RUSHMEM_LIKELY(impl::is_in_run(pe))) impl::set_in_run<T>(target, value, pe);
+  if (RUSHMEM_LIKELY(impl::is_in_run(pe))) impl::write_word(impl::atomic_in_run(target, pe), impl::to_bits(value));
   else impl::update_apart<T>(RUSHMEM_ATOMIC_SET, target, value, pe);
 }
 

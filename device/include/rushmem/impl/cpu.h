@@ -213,6 +213,7 @@ RUSHMEM_DEVICE void let_next_kernel_come() {}
 RUSHMEM_DEVICE void loads_before_later() { __atomic_thread_fence(__ATOMIC_ACQUIRE); }
 
 template <typename W> RUSHMEM_DEVICE W fetch_word(const W *from) { return load_relaxed_word(from); }
+template <typename W> RUSHMEM_DEVICE void write_word(W *to, W v) { store_relaxed_word(to, v); }
 template <typename W> RUSHMEM_DEVICE W fetch_add_word(W *to, W v) {
   return __atomic_fetch_add(reinterpret_cast<alias<W> *>(to), v, __ATOMIC_RELAXED);
 }

@@ -23,15 +23,19 @@ namespace impl {
         : "memory");                                          \
     return before;                                            \
   }
-#define RUSHMEM_FETCH(T, width, letter)                                                              \
-  RUSHMEM_DEVICE T fetch_word(const T *from) {                                                      \
-    T value;                                                                                        \
-    asm("ld.relaxed.sys.global." width " %0, [%1];" : "=" letter(value) : "l"(from) : "memory");    \
-    return value;                                                                                   \
+#define RUSHMEM_FETCH(T, width, letter)                                                          \
+  RUSHMEM_DEVICE T fetch_word(const T *from) {                                                   \
+    T value;                                                                                     \
+    asm("ld.relaxed.sys.global." width " %0, [%1];" : "=" letter(value) : "l"(from) : "memory"); \
+    return value;                                                                                \
   }
 #define RUSHMEM_RED(name, operation, T, letter)                                                  \
   RUSHMEM_DEVICE void name(T *to, T value) {                                                     \
     asm("red.relaxed.sys.global." operation " [%0], %1;" : "+l"(to) : letter(value) : "memory"); \
+  }
+#define RUSHMEM_WRITE(T, width, letter)                                                     \
+  RUSHMEM_DEVICE void write_word(T *to, T value) {                                          \
+    asm("st.relaxed.sys.global." width " [%0], %1;" : "+l"(to) : letter(value) : "memory"); \
   }
 #define RUSHMEM_COMPARE_SWAP(operation, T, letter)                \
   RUSHMEM_DEVICE T compare_swap_word(T *to, T expected, T value) {  \
@@ -43,6 +47,8 @@ namespace impl {
     return before;                                                \
   }
 
+RUSHMEM_WRITE(uint32_t, "u32", "r")
+RUSHMEM_WRITE(uint64_t, "u64", "l")
 RUSHMEM_FETCH(uint32_t, "u32", "r")
 RUSHMEM_FETCH(uint64_t, "u64", "l")
 RUSHMEM_ATOM(fetch_add_word, "add.u32", uint32_t, "r")
@@ -118,6 +124,7 @@ RUSHMEM_DEVICE unsigned short fetch_add_bfloat16(unsigned short *to, unsigned sh
 }
 #endif
 
+#undef RUSHMEM_WRITE
 #undef RUSHMEM_FETCH
 #undef RUSHMEM_ATOM
 #undef RUSHMEM_RED
