@@ -7,12 +7,15 @@
 #if !defined(RUSHMEM_TEST_CHECK_H)
 #include "check.h"
 #endif
+#if !defined(CALLS_OF)
+#define CALLS_OF rushmem::warp
+#endif
 
 enum { CALL_BROADCAST = 0, CALL_FCOLLECT = 1, CALL_ALLTOALL = 2, CALL_REDUCE = 3, CALL_REDUCESCATTER = 4, CALL_WEAK = 5 };
 
 /* `Calls` of tests/gpu_device/calls.rs. */
 struct calls_args {
-  int scope, form, rounds;
+  int form, rounds;
   size_t words; /* of a member, or of the root */
   uint64_t seed;
 };
@@ -88,9 +91,9 @@ __device__ void calls(uint64_t *report, uint64_t *stats, uint64_t *dst, uint64_t
 
 }  // namespace
 
-/* `dst` and `src` have, for each block, as many words as a call moves to or from all members. */
-extern "C" __global__ void litmus_calls(uint64_t *report, uint64_t *stats, uint64_t *dst, uint64_t *src, calls_args a) {
-  if (a.scope == SCOPE_THREAD) calls<rushmem::thread>(report, stats, dst, src, a);
-  else if (a.scope == SCOPE_WARP) calls<rushmem::warp>(report, stats, dst, src, a);
-  else calls<rushmem::block>(report, stats, dst, src, a);
+/* `dst` and `src` have, for each block, as many words as a call moves to or from all members. CALLS_OF is the
+ * scope: compilers take half a minute for each. */
+extern "C" __global__ void __launch_bounds__(1024) litmus_calls(uint64_t *report, uint64_t *stats, uint64_t *dst,
+                                                                uint64_t *src, calls_args a) {
+  calls<CALLS_OF>(report, stats, dst, src, a);
 }
