@@ -35,7 +35,7 @@ macro_rules! headers {
 pub const HEADERS: &[(&str, &str)] = headers! {
     "abi.h" "abi_mailbox.h" "abi_queue.h" "abi_ring.h" "abi_trace.h" "atomic.h" "card_word.h" "grid.h" "order.h" "rma.h" "rushmem.cuh" "scope.h" "shared.h" "signal.h" "state.h"
     "strided.h" "sync.h" "test.h" "types.h" "wait.h"
-    "packed.h" "stage.h" "impl/bulk.h"
+    "packed.h" "packed_row.h" "stage.h" "impl/bulk.h"
     "alltoall.h" "alltoallv.h" "barrier.h" "broadcast.h" "collect.h" "fcollect.h" "reduce.h" "team.h"
     "impl/coll/between.h" "impl/coll/call.h" "impl/coll/combine.h" "impl/coll/complex.h" "impl/coll/direct.h" "impl/coll/exchange.h" "impl/coll/few.h" "impl/coll/grid.h"
     "impl/coll/limits.h" "impl/coll/operators.h" "impl/coll/pair.h" "impl/coll/pair_parts.h" "impl/coll/pull.h" "impl/coll/relay.h" "impl/coll/rows.h" "impl/coll/sizes.h" "impl/coll/slot_set.h" "impl/coll/small.h" "impl/coll/wide.h" "impl/coll/words.h"

@@ -69,3 +69,29 @@ fn a_packets_value_is_never_another_ones() {
         }
     });
 }
+
+#[test]
+fn a_packed_row_is_whole_and_its_numbers() {
+    at_counts(&[1, 2, 3], |world, rng| {
+        let bench = Bench::new(world, PACKED);
+        let (blocks, threads) = if on_gpus() { (8u32, 256u32) } else { (2, 64) };
+        let warps = (blocks * threads / 32) as usize;
+        for n in [1u64, 2, 5] {
+            // A row has 512 bytes.
+            let slots = world.alloc_aligned::<u64>(64 * warps * n as usize, 128).unwrap();
+            let acks = world.alloc_aligned::<u64>(2 * warps, 16).unwrap();
+            let asked = world.alloc::<u64>(1).unwrap();
+            for memory in [&slots, &acks, &asked] {
+                memory.fill(0).unwrap();
+            }
+            let many = rounds(if on_gpus() { 20_000 } else { 200 }) as i32;
+            let args = (&bench.report, &slots, &acks, &asked, n, many, rng.next());
+            bench.run("packed_rows", Launch::new(blocks, threads), args);
+            let may = asked.to_vec().unwrap()[0];
+            if may == 2 && on_gpus() {
+                return skip("a_packed_row_is_whole_and_its_numbers", "these GPUs have no packed rows");
+            }
+            assert_eq!(may, 1, "whether the world has packed rows");
+        }
+    });
+}

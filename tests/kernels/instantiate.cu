@@ -169,6 +169,16 @@ extern "C" __global__ void card_words(rushmem::card_word *x, uint64_t *y, int pe
   rushmem::put(x, x, 1, pe);
 }
 
+extern "C" __global__ void packed_row(rushmem::packed_row *row, rushmem::row_words words, int pe) {
+  if (!rushmem::has_packed_rows(rushmem::world())) return;
+  rushmem::store_packed_row(rushmem::ptr(row, pe), words, 1);
+  const rushmem::packed_row *const rows[1] = {row};
+  bool has[1] = {false};
+  rushmem::test_packed_rows<1>(rows, 1, has, &words);
+  if (!has[0]) words = rushmem::wait_packed_row(row, 1);
+  rushmem::store_packed_row(rushmem::ptr(row, pe), words, 2);
+}
+
 extern "C" __global__ void packed(rushmem::packet *slot, uint64_t value, int pe) {
   rushmem::put_packed(slot, value, 1, pe);
   if (!rushmem::test_packed(slot, 2, &value)) value = rushmem::wait_packed(slot, 2);

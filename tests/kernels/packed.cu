@@ -128,3 +128,45 @@ extern "C" __global__ void packed_litmus(uint64_t *report, rushmem::packet *slot
     if (round % 4 == 0) rushmem::fence();
   }
 }
+
+/* Each warp has `n` rows from the left, and an answer back. In turn rows are waited for one by one, last
+ * first, and tested for side by side, two at a time, the first of them not asked for again once it is here.
+ * Every word is a function of lane, round and row. `asked`: whether the world has packed rows; nothing else is
+ * done where it has not. All memory is zero; blocks have whole warps. */
+extern "C" __global__ void packed_rows(uint64_t *report, rushmem::packed_row *slots, rushmem::packet *acks,
+                                       uint64_t *asked, uint64_t n, int rounds, uint64_t seed) {
+  const int me = rushmem::my_pe(), left = left_of(me), right = right_of(me);
+  const size_t thread = blockIdx.x * blockDim.x + threadIdx.x, warp = thread / 32;
+  const bool may = rushmem::has_packed_rows(rushmem::world());
+  if (thread == 0) *asked = may ? 1 : 2;
+  if (!may) return;
+  rushmem::packed_row *const mine = slots + warp * n, *const there = rushmem::ptr(mine, right);
+  for (int round = 1; round <= rounds; ++round) {
+    const uint64_t number = static_cast<uint64_t>(round);
+    const auto words = [&](uint64_t row) {
+      return rushmem::row_words{mix(seed ^ thread, number << 8 | row), mix(~seed ^ thread, number << 8 | row)};
+    };
+    const auto check = [&](const rushmem::row_words &got, uint64_t row) {
+      CHECK_EQ(report, got.low, words(row).low, number << 8 | row);
+      CHECK_EQ(report, got.high, rushmem::owns_number() ? 0 : words(row).high, number << 8 | row);
+    };
+    for (uint64_t row = 0; row < n; ++row) rushmem::store_packed_row(there + row, words(row), number);
+    uint64_t left_over = n;
+    if (round % 2 == 0) {
+      for (; left_over >= 2; left_over -= 2) {
+        const rushmem::packed_row *const rows[2] = {mine + left_over - 1, mine + left_over - 2};
+        bool has[2] = {false, false};
+        rushmem::row_words got[2];
+        while (!has[0] || !has[1]) rushmem::test_packed_rows<2>(rows, number, has, got);
+        check(got[0], left_over - 1);
+        check(got[1], left_over - 2);
+      }
+    }
+    while (left_over-- > 0) check(rushmem::wait_packed_row(mine + left_over, number), left_over);
+    if (thread % 32 == 0) {
+      rushmem::put_packed(acks + warp, ~number, number, left);
+      CHECK_EQ(report, rushmem::wait_packed(acks + warp, number), ~number, number);
+    }
+    __syncwarp();
+  }
+}

@@ -26,6 +26,7 @@
 #include <rushmem/grid.h> // sync_grid
 #include <rushmem/order.h> // fence, quiet
 #include <rushmem/packed.h> // put_packed, wait_packed: data and flag in one
+#include <rushmem/packed_row.h> // the same of 480 bytes, by a warp
 #include <rushmem/reduce.h> // reduce, reducescatter, scans
 #include <rushmem/rma.h> // p, g, put, get, ptr
 #include <rushmem/scope.h> // thread, warp, block
