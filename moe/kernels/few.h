@@ -135,6 +135,26 @@ __device__ inline void of_packets(passage &p, const three &a, const three &b, fl
   __syncwarp();
 }
 
+/* ---- packed rows ---- */
+
+/* Whether parts of rows go as packed rows, with their scales: rank-major, where they are cast. */
+constexpr bool parts_are_wide = MOE_LAYOUT == 1 && MOE_CAST;
+__device__ inline bool sends_wide(const rushmem::team &t) { return parts_are_wide && rushmem::has_packed_rows(t); }
+
+/* A lane's three words of a part, and, in the first three lanes, a scale. The word for which a lane that owns
+ * a number has no room goes with the lane four before it. */
+__device__ inline rushmem::row_words to_row(const three &v, uint32_t scale) {
+  const uint32_t third = __shfl_down_sync(all_lanes, v.w[2], 4);
+  const uint32_t fourth = lane_of() < 3 ? scale : third;
+  return {v.w[0] | static_cast<uint64_t>(v.w[1]) << 32, v.w[2] | static_cast<uint64_t>(fourth) << 32};
+}
+__device__ inline three of_row(const rushmem::row_words &words, uint32_t &scale) {
+  const uint32_t fourth = static_cast<uint32_t>(words.high >> 32), third = __shfl_up_sync(all_lanes, fourth, 4);
+  scale = fourth;
+  return {{static_cast<uint32_t>(words.low), static_cast<uint32_t>(words.low >> 32),
+           rushmem::owns_number() ? third : static_cast<uint32_t>(words.high)}};
+}
+
 /* ---- what a rank does with a token ---- */
 
 /* One of a token's experts, a lane each, as the receiver knows it. */
@@ -185,8 +205,9 @@ __device__ inline uint32_t unit_packets(const exchange &e) {
 /* What combine has to know of a token, in 64-bit words: the first says how many entries there are, and where
  * a rank's sum goes; then the entries. For a token of any source, of its experts here: the row, and its
  * weight's bits above. For a token of this rank's, of the ranks that have experts of it: the unit in which
- * its sum comes, whether that is narrow, and the weight. */
-constexpr uint64_t is_narrow = 1u << 16, exists = 1u << 16;
+ * its sum comes, whether that is narrow, whether the rank is this one, and the weight. */
+constexpr uint64_t is_narrow = 1u << 16, is_own = 1u << 17, exists = 1u << 16;
+constexpr uint32_t unit_bits = 0xffff;
 __device__ inline uint32_t record_words(const exchange &e) { return 1 + e.top_k; }
 __device__ inline uint64_t *record_of(const exchange &e, uint32_t at) { return e.records + size_t(at) * record_words(e); }
 __device__ inline uint64_t *home_record_of(const exchange &e, uint32_t ranks, uint32_t token) {

@@ -11,9 +11,27 @@ __device__ inline void store_kept(const exchange &e, const rushmem::team &t, con
 }
 
 /* By a warp: a part of a row that comes, to every place that wants it. */
-__device__ inline void take_part(const exchange &e, const rushmem::team &t, const received &r, uint32_t tag, const routes &all,
+__device__ inline void take_wide_part(const exchange &e, const rushmem::team &t, const received &r, uint64_t round,
+                                      const routes &all, passage &through, const taking &now) {
+  const rushmem::packed_row *const row[1] = {reinterpret_cast<const rushmem::packed_row *>(now.packets)};
+  bool has[1] = {false};
+  rushmem::row_words words[1];
+  /* Asked for before it is known whether it comes. */
+  rushmem::test_packed_rows<1>(row, round, has, words);
+  const chosen c = chosen_of(e, t, all, now.at);
+  if (c.ours == 0) return;
+  const targets to = targets_of(e, r, now.part);
+#pragma unroll 1
+  for (uint32_t i = 0; i < polls && !has[0]; ++i) rushmem::test_packed_rows<1>(row, round, has, words);
+  if (!has[0]) words[0] = rushmem::wait_packed_row(row[0], round);
+  uint32_t scale;
+  const three v = of_row(words[0], scale);
+  store_part(c, to, across(through, v), scale);
+}
+__device__ inline void take_part(const exchange &e, const rushmem::team &t, const received &r, uint64_t round, const routes &all,
                                  passage &through, const taking &now) {
-  const uint32_t lane = lane_of();
+  if (sends_wide(t)) return take_wide_part(e, t, r, round, all, through, now);
+  const uint32_t lane = lane_of(), tag = static_cast<uint32_t>(round);
   const slim_packet *const slots[2] = {now.packets + lane, now.packets + lanes};
   three values[2];
   bool wanted[2] = {true, MOE_CAST && lane < 3};
@@ -78,7 +96,8 @@ __device__ inline void tell(const exchange &e, const rushmem::team &t, const rec
   if (lane == 0 && terms == 0) record[0] = 0;
   if (source != me) return;
   uint64_t *home = home_record_of(e, ranks, token);
-  if (c.first) home[1 + b.ranks] = static_cast<uint64_t>(__float_as_uint(weight)) << 32 | (c.narrow ? is_narrow : 0) | b.units;
+  const uint64_t kind = (c.narrow ? is_narrow : 0) | (c.rank == me ? is_own : 0);
+  if (c.first) home[1 + b.ranks] = static_cast<uint64_t>(__float_as_uint(weight)) << 32 | kind | b.units;
   if (lane == 0) home[0] = __popc(firsts) | (there ? exists : 0);
 }
 
@@ -210,7 +229,7 @@ __device__ inline void receive_all(const exchange &e, const rushmem::team &t, co
   }
 #pragma unroll 1
   while (next.at < rows && !failed) {
-    take_part(e, t, r, static_cast<uint32_t>(round), all, of_warps[warp_of()], next);
+    take_part(e, t, r, round, all, of_warps[warp_of()], next);
     next = aim(e, t, round, next.item + slots(), keeps);
   }
 #pragma unroll 1

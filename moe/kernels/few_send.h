@@ -13,6 +13,11 @@ __device__ inline slim_packet *packets_of_row(const exchange &e, uint32_t ranks,
   return reinterpret_cast<slim_packet *>(e.row_packets) + (size_t(set * ranks + source) * e.few + token) * e.row_words;
 }
 
+/* The same of a part that goes as a packed row. */
+__device__ inline rushmem::packed_row *wide_part(const exchange &e, uint32_t ranks, uint32_t set, uint32_t source, uint32_t token, uint32_t part) {
+  return reinterpret_cast<rushmem::packed_row *>(packets_of_row(e, ranks, set, source, token)) + part;
+}
+
 /* One of a token's experts, a lane each. */
 __device__ inline uint32_t id_of(const exchange &e, const tokens &in, uint32_t token) {
   return lane_of() < e.top_k ? expert_of(e, in, size_t(token) * e.top_k + lane_of()) : nowhere;
@@ -130,6 +135,10 @@ __device__ inline kept_part send_part(const exchange &e, const rushmem::team &t,
   slim_packet *slots = packets_of_row(e, ranks, round & 1, me, token) + part * part_packets;
 #pragma unroll 1
   for (; to != 0; to &= to - 1) {
+    if (sends_wide(t)) {
+      rushmem::store_packed_row(there(t, wide_part(e, ranks, round & 1, me, token, part), lowest_bit(to)), to_row(v, scale), round);
+      continue;
+    }
     slim_packet *mapped = there(t, slots, lowest_bit(to));
     rushmem::store_packed(mapped + lane_of(), v.w, static_cast<uint32_t>(round));
 #if MOE_CAST

@@ -43,17 +43,17 @@ extern "C" __global__ void MOE_BOUNDS dispatch_receive(MOE_PARAMETER rushmem::te
 
 extern "C" __global__ void MOE_BOUNDS combine(MOE_PARAMETER rushmem::team t, MOE_PARAMETER exchange e, MOE_PARAMETER products y) {
   rushmem::await_stream();
-  moe::few::combine_all<true, true>(e, t, y);
+  moe::few::combine<true, true>(e, t, y);
 }
 
 extern "C" __global__ void MOE_BOUNDS combine_send(MOE_PARAMETER rushmem::team t, MOE_PARAMETER exchange e, MOE_PARAMETER products y) {
   rushmem::await_stream();
-  moe::few::combine_all<true, false>(e, t, y);
+  moe::few::combine<true, false>(e, t, y);
 }
 
 extern "C" __global__ void MOE_BOUNDS combine_receive(MOE_PARAMETER rushmem::team t, MOE_PARAMETER exchange e, MOE_PARAMETER products y) {
   rushmem::await_stream();
-  moe::few::combine_all<false, true>(e, t, y);
+  moe::few::combine<false, true>(e, t, y);
 }
 
 #else

@@ -81,6 +81,8 @@ const MOST_ROWS_OF_FEW: u64 = 256;
 const LANES: u32 = 32;
 const PART_WORDS: u32 = 3 * LANES;
 const PART_COLUMNS: u32 = 6 * LANES;
+/// Packets of a line of 128 bytes, at which packed rows begin.
+const LINE_PACKETS: u32 = 8;
 /// Shared memory of a block of such an exchange, at most: less than any device has.
 const MOST_SHARED_OF_FEW: u32 = 32 << 10;
 /// Ranks of an exchange for few tokens, at most (`most_few_ranks`).
@@ -112,8 +114,8 @@ impl Config {
         let is_few = self.is_few(ranks, far);
         let row_words = match (is_few, self.payload) {
             (false, _) => data_bytes / CARRIED as u32 + side_words,
-            // Parts of 32 packets, and one with the scales.
-            (true, Payload::Cast(..)) => self.parts_of_few() * (LANES + 1),
+            // Parts of 32 packets, and one with the scales; lines for packed rows.
+            (true, Payload::Cast(..)) => (self.parts_of_few() * (LANES + 1)).next_multiple_of(LINE_PACKETS),
             (true, _) => self.parts_of_few() * LANES,
         };
         let routing_words = self.top_k.div_ceil(4) + if self.weighted { self.top_k.div_ceil(2) } else { 0 };
