@@ -219,6 +219,15 @@ RUSHMEM_DEVICE void copy_round(char *&to, const char *&from, size_t &bytes, uint
   bytes -= round;
 }
 
+/* Where `bytes` more are to be put: where so many blocks put that the link is what limits them, those whose
+ * warps drift apart are up to 1.5 % slower than those whose warps meet after each round
+ * (performance-log.md, 42). */
+RUSHMEM_DEVICE void keep_warps_in_step(size_t bytes) {
+  constexpr size_t many = 128 << 10;
+  constexpr uint32_t fill_link = 16;
+  if (bytes >= many && gridDim.x >= fill_link && block::size() % 32 == 0) block::sync();
+}
+
 /* Whole vectors by a block's full warps, `each` bytes being one for each thread: rounds of four for each,
  * then two for each that has two left, then one. Where it `wraps`, tiles begin `head` bytes on, at a line,
  * and the vectors before that follow the last ones: what would be past the end is `whole` bytes before.
@@ -241,6 +250,7 @@ RUSHMEM_DEVICE void copy_by_block(char *to, const char *from, size_t bytes, uint
     RUSHMEM_ROLLED
     do {
       copy_round<4, fresh>(to, from, bytes, first + rank / 32 * 1536, 4 * each);
+      if constexpr (!fresh) keep_warps_in_step(bytes);
     } while (bytes >= 4 * each);
     if (bytes == 0) return;
   }
