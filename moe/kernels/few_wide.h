@@ -30,8 +30,8 @@ __device__ inline rushmem::row_words load_wide(const exchange &e, const products
   return words;
 }
 
-/* What a warp does next: a row of a sum that it pushes, or that it makes at home (few_combine.h). The experts'
- * row lies in the token's own place, so that it is asked for with the record. */
+/* What a warp does next: a row of a sum that it pushes, or that it makes at home (few_combine.h). The row of
+ * the experts' lies in the token's own place, so that it is asked for with the record. */
 struct wide_item {
   uint32_t item, at;
   record known;

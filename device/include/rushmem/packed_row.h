@@ -1,5 +1,5 @@
-/* Messages of a warp whose data comes with its own flags: 480 bytes of data and four sequence numbers are 512
- * bytes, which 32 lanes store by one instruction. So of what crosses a link fifteen sixteenths are data, where
+/* Messages of a warp whose data comes with its own flags: 480 bytes of data and four sequence numbers are
+ * 512 bytes, which 32 lanes store by one instruction. So fifteen sixteenths of what crosses a link are data;
  * of packets (packed.h) half is.
  *
  *     rushmem::store_packed_row(rushmem::ptr(row, right), {low, high}, round);     // by all lanes of a warp
@@ -7,8 +7,8 @@
  *
  * What a row rests on: eight lanes' 128 aligned bytes, with one sequence number, are seen whole. PTX promises
  * that of each 16 bytes only. NVIDIA's own libraries suppose it of 128 within a GPU and between GPUs that
- * NVLink connects (NCCL's protocol LL128). So a program asks has_packed_rows(team) first, which the host
- * answers from what the driver says of each two members' GPUs. On the CPU device numbers are stored last, with
+ * NVLink connects (NCCL's protocol LL128). So a program asks has_packed_rows(team) first: the host knows from
+ * the driver how each two members' GPUs are connected. On the CPU device numbers are stored last, with
  * release, and loaded first.
  *
  * A lane has two words of a row, row_words; each eighth one (lane % 8 == 7) has but `low`, as the number is
@@ -59,8 +59,8 @@ RUSHMEM_DEVICE void store_packed_row(packed_row *mapped, row_words words, uint64
 }
 
 /* By all lanes of a warp: looks which of n messages with this number have come to this PE's rows, but not at
- * those of which it `has` one; then `words` are what they say. All lanes get the same answers, and all
- * have read what has come when one returns. `rows` are addresses that can be read.
+ * those of which it `has` one; then `words` are what they say. All lanes get the same answers, and all have
+ * read what has come when one returns. `rows` are addresses that can be read.
  * Order: none but of each row. Cost: local. */
 template <int n>
 RUSHMEM_DEVICE void test_packed_rows(const packed_row *const *rows, uint64_t sequence, bool *has, row_words *words) {
@@ -93,8 +93,8 @@ RUSHMEM_DEVICE void test_packed_rows(const packed_row *const *rows, uint64_t seq
 #endif
 }
 
-/* By all lanes of a warp: waits for the message with this number in this PE's `*row`, and returns what it says,
- * once all lanes have read it.
+/* By all lanes of a warp: waits for the message with this number in this PE's `*row`, and returns what it
+ * says, once all lanes have read it.
  * Order: none but of the row. Cost: wait. */
 RUSHMEM_DEVICE row_words wait_packed_row(const packed_row *row, uint64_t sequence) {
   if (owns_number()) wait_packed(row->of_lane + impl::thread_in_block() % 32, sequence);

@@ -170,8 +170,8 @@ template <typename T> RUSHMEM_DEVICE T g(const T *src, int pe) {
 
 /* Copies n elements into `pe`'s `dst` and returns at once: `src` must stay as it is, and the data is
  * delivered, only when quiet() has returned. At warp and block scope each thread's share is its own: every
- * thread of the scope calls quiet() afterwards, or they synchronise and one does. (OpenSHMEM 1.5, 9.6
- * shmem_put_nbi)
+ * thread of the scope calls quiet() afterwards, or they synchronise and one does. A block's threads may meet
+ * in it. (OpenSHMEM 1.5, 9.6 shmem_put_nbi)
  * Order: none. Cost: copy. */
 template <typename Scope = thread, typename T>
 RUSHMEM_DEVICE void put_nbi(T *dst, const T *src, size_t n, int pe) {
