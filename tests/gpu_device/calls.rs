@@ -30,8 +30,8 @@ struct Calls {
 /// a block sends directly, and of what a broadcast's members read (96 KiB).
 const SIZES: [usize; 7] = [1, 2, 32, 33, 600, 5_000, 13_000];
 
-/// As many rounds as take a GPU a fifth of a second, by its rates when a kernel of one block calls; on the
-/// CPU device some.
+/// As many rounds as take a GPU a tenth of a second, by its rates when a kernel of one block calls: PEs that
+/// share one take many times as long. On the CPU device some.
 fn rounds_of(scope: i32, words: usize, members: usize) -> usize {
     let bytes = words * 8 * members;
     if !on_gpus() {
@@ -42,7 +42,7 @@ fn rounds_of(scope: i32, words: usize, members: usize) -> usize {
         WARP => 4_000,
         _ => 30_000,
     };
-    rounds(200_000 / (4 + bytes / bytes_a_us)).max(20)
+    rounds(100_000 / (4 + bytes / bytes_a_us)).max(20)
 }
 
 /// All forms and sizes at a scope.
