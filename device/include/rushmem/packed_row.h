@@ -35,8 +35,8 @@ struct row_words {
   uint64_t low, high;
 };
 
-/* Whether rows may go between any two of the team's members. Not of a team on another slot set than 0, of
- * which a kernel does not know it.
+/* Whether rows may go between any two of the team's members. A kernel knows it of the world alone, on slot
+ * set 0; of other teams the answer is no.
  * Order: none. Cost: local. */
 RUSHMEM_DEVICE bool has_packed_rows(const team &t) { return t.raw.wide != 0; }
 
