@@ -97,12 +97,15 @@ RUSHMEM_DEVICE void test_packed_rows(const packed_row *const *rows, uint64_t seq
  * says, once all lanes have read it.
  * Order: none but of the row. Cost: wait. */
 RUSHMEM_DEVICE row_words wait_packed_row(const packed_row *row, uint64_t sequence) {
-  if (owns_number()) wait_packed(row->of_lane + impl::thread_in_block() % 32, sequence);
-  const packed_row *const rows[1] = {row};
-  bool has[1] = {false};
-  row_words words[1] = {};
-  test_packed_rows<1>(rows, sequence, has, words);
-  return words[0];
+  bool has = false;
+  row_words words{0, 0};
+  /* Again where a number has been replaced meanwhile, which is a fault of the program's: that is waited for,
+   * and reported, and no words are made up. */
+  do {
+    if (owns_number()) wait_packed(row->of_lane + impl::thread_in_block() % 32, sequence);
+    test_packed_rows<1>(&row, sequence, &has, &words);
+  } while (!has);
+  return words;
 }
 
 }  // namespace rushmem
