@@ -181,6 +181,9 @@ impl Socket {
     }
 
     /// The same, which also says whether all of its descriptors arrived.
+    ///
+    /// A process that ends with messages unread resets the connection, and the kernel reports that before
+    /// what it sent (unix(7), `ECONNRESET`): once, so the next call reads the messages, then the end of file.
     pub(crate) fn receive_message(&self) -> io::Result<Received> {
         let mut bytes = vec![0u8; MAX_BYTES];
         let mut control = [0u64; 8 + MAX_FDS / 2];
@@ -197,7 +200,11 @@ impl Socket {
             m.msg_controllen = std::mem::size_of_val(&control) as _;
             let n = loop {
                 match check(libc::recvmsg(self.as_raw_fd(), &mut m, libc::MSG_CMSG_CLOEXEC) as libc::c_int) {
-                    Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                    Err(e)
+                        if matches!(
+                            e.kind(),
+                            io::ErrorKind::Interrupted | io::ErrorKind::ConnectionReset
+                        ) => {}
                     other => break other?,
                 }
             };
@@ -256,6 +263,22 @@ mod tests {
             }
         }
         drop(a);
+        assert!(b.receive().unwrap().0.is_empty());
+    }
+
+    /// The end of a process with messages unread must not hide what it said: a goodbye would become a death.
+    #[test]
+    fn what_was_sent_is_read_though_the_sender_left_messages_unread() {
+        let name: [u8; 16] = crate::topology::card::random().unwrap();
+        let listener = Socket::listen(&name).unwrap();
+        let a = Socket::connect(&name).unwrap();
+        let b = listener.accept().unwrap().expect("this user's own");
+        b.send(b"unread", &[]).unwrap();
+        a.send(b"I leave", &[]).unwrap();
+        a.send(b"goodbye", &[]).unwrap();
+        drop(a);
+        assert_eq!(b.receive().unwrap().0, b"I leave");
+        assert_eq!(b.receive().unwrap().0, b"goodbye");
         assert!(b.receive().unwrap().0.is_empty());
     }
 }
