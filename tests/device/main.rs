@@ -28,8 +28,9 @@ mod waits;
 
 use api_common::bench::{kernels, made_quickly, with_queues, Bench, BLOCK, SCOPES, THREAD, WARP};
 use api_common::place::{all_mapped, is_brief, litmus_rounds, long_rounds, on_gpus, processes, rounds, skip};
+use api_common::way::way_to;
 use api_common::{at_counts, longer, Rng};
-use rushmem::{ByValue, KernelArgs, Launch, SymSlice, World};
+use rushmem::{ByValue, KernelArgs, Launch, SymSlice, Team, World};
 
 /// Threads of a block worth trying: one alone, whole warps, and a last warp that is not full.
 const BLOCK_SIZES: [u32; 3] = [1, 64, 70];

@@ -133,11 +133,11 @@ extern "C" __global__ void packed_litmus(uint64_t *report, rushmem::packet *slot
  * first, and tested for side by side, two at a time, the first of them not asked for again once it is here.
  * Every word is a function of lane, round and row. `asked`: whether the world has packed rows; nothing else
  * is done where it has not. All memory is zero; blocks have whole warps. */
-extern "C" __global__ void packed_rows(uint64_t *report, rushmem::packed_row *slots, rushmem::packet *acks,
-                                       uint64_t *asked, uint64_t n, int rounds, uint64_t seed) {
-  const int me = rushmem::my_pe(), left = left_of(me), right = right_of(me);
+extern "C" __global__ void packed_rows(rushmem::team t, uint64_t *report, rushmem::packed_row *slots,
+                                       rushmem::packet *acks, uint64_t *asked, uint64_t n, int rounds, uint64_t seed) {
+  const int left = t.world_pe((t.my_pe() + t.n_pes() - 1) % t.n_pes()), right = t.world_pe((t.my_pe() + 1) % t.n_pes());
   const size_t thread = blockIdx.x * blockDim.x + threadIdx.x, warp = thread / 32;
-  const bool may = rushmem::has_packed_rows(rushmem::world());
+  const bool may = rushmem::has_packed_rows(t.on(t.slot_sets() - 1));
   if (thread == 0) *asked = may ? 1 : 2;
   if (!may) return;
   rushmem::packed_row *const mine = slots + warp * n, *const there = rushmem::ptr(mine, right);

@@ -11,8 +11,8 @@ impl Default for Optimization {
 }
 
 impl Optimization {
-    /// What the environment asks for (`RUSHMEM_CPU_OPT`): 0 to 3, or `g` for a debugger. The error names the
-    /// variable.
+    /// What the environment asks for (`RUSHMEM_CPU_OPT`): 0 to 3, or `g`, which compiles fastest of what
+    /// optimises. The error names the variable.
     pub fn from_env() -> Result<Self, String> {
         let Some(text) = std::env::var_os("RUSHMEM_CPU_OPT").filter(|text| !text.is_empty()) else {
             return Ok(Optimization::default());

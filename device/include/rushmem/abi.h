@@ -116,7 +116,7 @@ typedef struct rushmem_team {
   uint64_t right;        /* where all members are near: from this PE's memory to that of the next member, the
                           * first one's behind the last, modulo 2^64 */
   uint32_t pair_bytes;   /* of two near members: what a slot set's packets carry in a phase; else 0 */
-  uint32_t reserved;
+  uint32_t packed_rows;  /* not 0: packed rows may go between any two members (packed_row.h) */
 } rushmem_team;          /* 96 bytes */
 
 /* A slot set begins with this: words that this PE alone writes. Behind it lie a rushmem_sync_line

@@ -5,7 +5,8 @@
  *     rushmem::store_packed_row(rushmem::ptr(row, right), {low, high}, round);     // by all lanes of a warp
  *     rushmem::row_words theirs = rushmem::wait_packed_row(row, round);             // by all lanes of a warp
  *
- * What a row rests on: eight lanes' 128 aligned bytes, with one sequence number, are seen whole. PTX promises
+ * What a row rests on: eight lanes' 128 aligned bytes, with one sequence number, are seen whole. (Such 128
+ * bytes are what collectives have as *wide packets*, impl/coll/wide.h; a row is four of them.) PTX promises
  * that of each 16 bytes only. NVIDIA's own libraries suppose it of 128 within a GPU and between GPUs that
  * NVLink connects (NCCL's protocol LL128). So a program asks has_packed_rows(team) first: the host knows from
  * the driver how each two members' GPUs are connected. On the CPU device numbers are stored last, with
@@ -35,10 +36,10 @@ struct row_words {
   uint64_t low, high;
 };
 
-/* Whether rows may go between any two of the team's members. A kernel knows it of the world alone, on slot
- * set 0; of other teams the answer is no.
+/* Whether rows may go between any two of the team's members: all are near, and NVLink connects the GPUs of
+ * each node's PEs, or they share one. All members have the same answer.
  * Order: none. Cost: local. */
-RUSHMEM_DEVICE bool has_packed_rows(const team &t) { return t.raw.wide != 0; }
+RUSHMEM_DEVICE bool has_packed_rows(const team &t) { return t.raw.packed_rows != 0; }
 
 /* Whether this lane has a word and a number for two words.
  * Order: none. Cost: local. */

@@ -201,7 +201,7 @@ fn layouts_are_those_of_the_headers() {
         stride broken sync_lines sync_epoch stall_ns wait_limit_ns stalls failure trap_delay_ns ring mailbox
         near_apart step_first step_count step_inverse step_shift near_table world teams queues);
     fields!(layout, "rushmem_team", RawTeam: my_pe n_pes start stride table slots slot_bytes slot_sets packets id
-        all_near heap_base first_bytes next_packets wide right pair_bytes reserved);
+        all_near heap_base first_bytes next_packets wide right pair_bytes packed_rows);
     fields!(layout, "rushmem_team_slots", TeamSlots: ended pad_ended busy alone grid current arrived pad);
     fields!(layout, "rushmem_descriptor", Descriptor: op sub width flags pe dst src bytes sig value reply
         element ticket);

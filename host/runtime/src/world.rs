@@ -98,6 +98,8 @@ pub(crate) struct World {
     n: i32,
     /// The PEs whose memory is mapped here.
     near: Arc<Near>,
+    /// What a warp of a PE stores at once is seen whole by all PEs of its node, on each node.
+    wide_packets: bool,
     /// A launch has failed whose threads may hold something of the way to far PEs.
     abandoned: AtomicBool,
     /// As long as any of the above lives, a child of fork is refused.

@@ -166,7 +166,7 @@ pub struct RawTeam {
     pub wide: u32,
     pub right: u64,
     pub pair_bytes: u32,
-    pub reserved: u32,
+    pub packed_rows: u32,
 }
 
 impl RawTeam {

@@ -139,7 +139,7 @@ impl Slots {
             wide: self.wide as u32,
             right: to_right.wrapping_mul(near_apart.unwrap_or(0)),
             pair_bytes: if self.n == 2 && near_apart.is_some() { 8 * self.first as u32 } else { 0 },
-            reserved: 0,
+            packed_rows: 0,
         }
     }
 }

@@ -103,6 +103,7 @@ impl World {
             symmetric.window().mapped().map(|slot| (members[slot], slot)).collect();
         let near = Arc::new(Near::new(me, n, &mapped, symmetric.stride() as u64));
         let base = symmetric.base();
+        let all_near = near.count() == n;
         let facts = DeviceFacts {
             my_pe: me as i32,
             n_pes: n as i32,
@@ -120,12 +121,8 @@ impl World {
             trap_delay,
             world: RawTeam {
                 wide: if wide_packets { slots.wide as u32 } else { 0 },
-                ..slots.world_team(
-                    me as i32,
-                    base + slots_offset(n),
-                    base,
-                    (near.count() == n).then(|| near.apart()),
-                )
+                packed_rows: (wide_packets && all_near).into(),
+                ..slots.world_team(me as i32, base + slots_offset(n), base, all_near.then(|| near.apart()))
             },
             teams: base + teams_offset(n),
             queues: 0,
@@ -203,6 +200,7 @@ impl World {
             me: me as i32,
             n: n as i32,
             near,
+            wide_packets,
             _member: member,
             abandoned: AtomicBool::new(false),
         })

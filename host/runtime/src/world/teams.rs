@@ -310,7 +310,11 @@ impl World {
         let run = |pe: usize| (pe as u64).wrapping_sub(self.me as u64).wrapping_mul(self.near.apart());
         let all_near = members.pes().all(|pe| self.near.distance(pe as i32) == Some(run(pe)));
         let apart = all_near.then(|| self.near.apart());
-        let raw = slots.team(place.board, &members, group.me, self.address(&place), base, apart);
+        let is_mapped = members.pes().all(|pe| self.near.contains(pe as i32));
+        let raw = RawTeam {
+            packed_rows: (self.wide_packets && is_mapped).into(),
+            ..slots.team(place.board, &members, group.me, self.address(&place), base, apart)
+        };
         Team::new(self.rounds_of(place.board, members, from), raw, place)
     }
 
