@@ -42,7 +42,8 @@ fn experts_named_twice_by_the_fewest_tokens() {
 }
 
 /// Rank-major rows and sums go by packets where a team has no packed rows. In the world, and in a team whose
-/// ranks are numbered the other way. Numbers of columns around a part of a row and of a sum, and a packed row.
+/// ranks are numbered the other way. Numbers of columns around a part of a row and of a sum, and a packed
+/// row.
 #[test]
 fn rank_major_with_packed_rows_and_without() {
     for rows in ["1", "0"] {
