@@ -147,11 +147,16 @@ fn random_reductions_are_as_a_serial_model_has_them() {
     at_counts(&[1, 2, 3, 5], |world, rng| random_steps(world, rng, steps, false));
 }
 
-/// Every type with every operator, once.
+/// Every type with every operator, once: of all of these one in [`PARTS`].
 struct EveryOperator<'w> {
     world: &'w World,
     rng: Rng,
+    part: usize,
+    next: usize,
 }
+
+/// On GPUs each is a kernel, which takes NVRTC seconds where it was not compiled before.
+const PARTS: usize = 4;
 
 impl WithType for EveryOperator<'_> {
     fn with<T: Sample>(&mut self) {
@@ -159,6 +164,10 @@ impl WithType for EveryOperator<'_> {
         T::operators::<Count>(&mut count);
         let arena = Arena::<T>::new(self.world, 40 << 10);
         for left in 0..count.0 {
+            self.next += 1;
+            if self.next % PARTS != self.part {
+                continue;
+            }
             let team = &self.world.team();
             let step =
                 &mut Step { team, arena: &arena, rng: &mut self.rng, most: (40 << 10) / size_of::<T>() };
@@ -169,13 +178,31 @@ impl WithType for EveryOperator<'_> {
     }
 }
 
-#[test]
-fn every_type_has_its_operators() {
-    // On GPUs each is a kernel, which takes NVRTC seconds where it was not compiled before.
-    let settings = |pes: Pes| if place::on_gpus() { pes.timeout(Duration::from_secs(390)) } else { pes };
+fn types_have_their_operators(part: usize) {
+    let settings = |pes: Pes| if place::on_gpus() { pes.timeout(Duration::from_secs(240)) } else { pes };
     at_counts_as(&[3], settings, |world, rng| {
-        every_type(&mut EveryOperator { world, rng: rng.fork(9u64) });
+        every_type(&mut EveryOperator { world, rng: rng.fork(9u64), part, next: 0 });
     });
+}
+
+#[test]
+fn every_type_has_its_operators_1_of_4() {
+    types_have_their_operators(0);
+}
+
+#[test]
+fn every_type_has_its_operators_2_of_4() {
+    types_have_their_operators(1);
+}
+
+#[test]
+fn every_type_has_its_operators_3_of_4() {
+    types_have_their_operators(2);
+}
+
+#[test]
+fn every_type_has_its_operators_4_of_4() {
+    types_have_their_operators(3);
 }
 
 fn overlapping_teams(world: &World, rng: &mut Rng) {

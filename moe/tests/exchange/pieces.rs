@@ -77,15 +77,27 @@ fn rows_that_lanes_add_for_far_homes() {
 
 /// Tokens of more turns than one, which are taken from all sources by turns: as many of each, and any number;
 /// of every number of parts that a row has.
-#[test]
-fn tokens_of_several_turns() {
-    testing::pes(3).timeout(Duration::from_secs(240)).run(|world| {
+fn several_turns(way: Case) {
+    testing::pes(3).timeout(Duration::from_secs(120)).run(|world| {
         let mut rng = Rng(seed(world));
-        for way in ways()[..2].iter().chain(&ways_by_lanes()[..1]) {
-            for (max_tokens, threads) in [(19, 64), (100, 128), (200, 96), (600, 128)] {
-                let case = Case { max_tokens, threads: Some(threads), hidden: 48, ..*way };
-                rounds(world, &mut rng, case, 2);
-            }
+        for (max_tokens, threads) in [(19, 64), (100, 128), (200, 96), (600, 128)] {
+            let case = Case { max_tokens, threads: Some(threads), hidden: 48, ..way };
+            rounds(world, &mut rng, case, 2);
         }
     });
+}
+
+#[test]
+fn tokens_of_several_turns_rounded() {
+    several_turns(ways()[0]);
+}
+
+#[test]
+fn tokens_of_several_turns_exact() {
+    several_turns(ways()[1]);
+}
+
+#[test]
+fn tokens_of_several_turns_by_lanes() {
+    several_turns(ways_by_lanes()[0]);
 }
