@@ -131,8 +131,8 @@ extern "C" __global__ void packed_litmus(uint64_t *report, rushmem::packet *slot
 
 /* Each warp has `n` rows from the left, and an answer back. In turn rows are waited for one by one, last
  * first, and tested for side by side, two at a time, the first of them not asked for again once it is here.
- * Every word is a function of lane, round and row. `asked`: whether the world has packed rows; nothing else
- * is done where it has not. All memory is zero; blocks have whole warps. */
+ * Every word is a function of lane, round and row. `asked`: whether the team has packed rows on its last slot
+ * set; nothing else is done where it has not. All memory is zero; blocks have whole warps. */
 extern "C" __global__ void packed_rows(rushmem::team t, uint64_t *report, rushmem::packed_row *slots,
                                        rushmem::packet *acks, uint64_t *asked, uint64_t n, int rounds, uint64_t seed) {
   const int left = t.world_pe((t.my_pe() + t.n_pes() - 1) % t.n_pes()), right = t.world_pe((t.my_pe() + 1) % t.n_pes());

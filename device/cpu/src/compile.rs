@@ -283,23 +283,13 @@ impl Job<'_> {
         Err(Error::Compile { text: self.unlistable(&text, entries) })
     }
 
-    /// Lines of all code. Variables, too, where nothing is optimised: with optimisation most have no place at
-    /// most lines, and to say where they are is up to a third of a compiler's time.
-    fn debug_information(&self) -> &'static str {
-        let level = self.options.iter().rfind(|option| option.starts_with("-O"));
-        match *level.unwrap_or(&self.optimization.option()) {
-            "-O0" => "-g",
-            _ => "-g1",
-        }
-    }
-
     /// Arguments of every run.
     fn common(&self, scratch: &Scratch<'_>) -> Vec<OsString> {
         let mut args: Vec<OsString> = vec!["-x".into(), "c++".into(), scratch.path.join(UNIT).into()];
         let fixed = [
             "-std=c++17",
             self.optimization.option(),
-            self.debug_information(),
+            self.optimization.debug_information(&self.options),
             "-pipe",
             // As nvcc: reading a float array through an int4 pointer is everyday CUDA.
             "-fno-strict-aliasing",

@@ -30,6 +30,17 @@ impl Optimization {
     pub(crate) fn option(self) -> &'static str {
         self.0
     }
+
+    /// The compiler's option for debug information: lines of all code, and variables where nothing is
+    /// optimised, of which an `-O…` among a kernel's own options decides. With optimisation most variables
+    /// have no place at most lines, and to say where they are takes a quarter of a compiler's time.
+    pub(crate) fn debug_information(self, options: &[impl AsRef<str>]) -> &'static str {
+        let own = options.iter().map(AsRef::as_ref).rfind(|option| option.starts_with("-O"));
+        match own.unwrap_or(self.0) {
+            "-O0" => "-g",
+            _ => "-g1",
+        }
+    }
 }
 
 #[cfg(test)]
@@ -42,6 +53,20 @@ mod tests {
         assert_eq!(Optimization::parse(" g ").map(Optimization::option), Some("-Og"));
         for bad in ["", "4", "-1", "-O2", "O2", "fast", "s"] {
             assert_eq!(Optimization::parse(bad), None, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn variables_are_there_where_nothing_is_optimised() {
+        for (level, options, wanted) in [
+            ("0", &[][..], "-g"),
+            ("2", &[], "-g1"),
+            ("g", &["-DX"], "-g1"),
+            ("2", &["-O0", "-DO3"], "-g"),
+            ("0", &["-O0", "-O2"], "-g1"),
+        ] {
+            let of = Optimization::parse(level).expect("a level").debug_information(options);
+            assert_eq!(of, wanted, "{level} {options:?}");
         }
     }
 }

@@ -286,7 +286,7 @@ impl LinksState {
     /// Reads one message of socket `i`; false once that peer has left.
     fn read(&self, i: usize) -> bool {
         let socket = self.sockets[i].as_ref().expect("only open ones");
-        // A reset connection is a death as well.
+        // A connection that broke otherwise is an end as well.
         let message = socket.receive_message().unwrap_or_default();
         let bytes = &message.bytes;
         if !bytes.is_empty() {
