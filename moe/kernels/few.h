@@ -138,8 +138,8 @@ __device__ inline void of_packets(passage &p, const three &a, const three &b, fl
 /* ---- packed rows ---- */
 
 /* Whether parts of rows go as packed rows, with their scales: rank-major, where they are cast. */
-constexpr bool parts_are_wide = MOE_LAYOUT == 1 && MOE_CAST;
-__device__ inline bool sends_wide(const rushmem::team &t) { return parts_are_wide && rushmem::has_packed_rows(t); }
+constexpr bool parts_are_packed = MOE_LAYOUT == 1 && MOE_CAST;
+__device__ inline bool sends_packed_rows(const rushmem::team &t) { return parts_are_packed && rushmem::has_packed_rows(t); }
 
 /* A lane's three words of a part, and, in the first three lanes, a scale. The word for which a lane that owns
  * a number has no room goes with the lane four before it. */

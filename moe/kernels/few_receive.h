@@ -11,7 +11,7 @@ __device__ inline void store_kept(const exchange &e, const rushmem::team &t, con
 }
 
 /* By a warp: a part of a row that comes, to every place that wants it. */
-__device__ inline void take_wide_part(const exchange &e, const rushmem::team &t, const received &r, uint64_t round,
+__device__ inline void take_packed_part(const exchange &e, const rushmem::team &t, const received &r, uint64_t round,
                                       const routes &all, passage &through, const taking &now) {
   const rushmem::packed_row *const row[1] = {reinterpret_cast<const rushmem::packed_row *>(now.packets)};
   bool has[1] = {false};
@@ -30,7 +30,7 @@ __device__ inline void take_wide_part(const exchange &e, const rushmem::team &t,
 }
 __device__ inline void take_part(const exchange &e, const rushmem::team &t, const received &r, uint64_t round, const routes &all,
                                  passage &through, const taking &now) {
-  if (sends_wide(t)) return take_wide_part(e, t, r, round, all, through, now);
+  if (sends_packed_rows(t)) return take_packed_part(e, t, r, round, all, through, now);
   const uint32_t lane = lane_of(), tag = static_cast<uint32_t>(round);
   const slim_packet *const slots[2] = {now.packets + lane, now.packets + lanes};
   three values[2];

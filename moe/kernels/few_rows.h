@@ -18,7 +18,7 @@ __device__ inline taking aim(const exchange &e, const rushmem::team &t, uint64_t
   const uint32_t parts = parts_of_row(e), number = item / parts, part = item - number * parts;
   const uint32_t at = keeps ? others_token(e, t, number) : number, source = at / e.max_tokens;
   const slim_packet *row = packets_of_row(e, static_cast<uint32_t>(t.n_pes()), round & 1, source, at - source * e.max_tokens);
-  return {item, at, part, row + part * (sends_wide(t) ? lanes : part_packets)};
+  return {item, at, part, row + part * (sends_packed_rows(t) ? lanes : part_packets)};
 }
 
 /* Where a word of a lane's goes: this far into each of the rows that want it, or, where null, nowhere. */

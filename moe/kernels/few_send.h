@@ -14,7 +14,7 @@ __device__ inline slim_packet *packets_of_row(const exchange &e, uint32_t ranks,
 }
 
 /* The same of a part that goes as a packed row. */
-__device__ inline rushmem::packed_row *wide_part(const exchange &e, uint32_t ranks, uint32_t set, uint32_t source, uint32_t token, uint32_t part) {
+__device__ inline rushmem::packed_row *packed_part(const exchange &e, uint32_t ranks, uint32_t set, uint32_t source, uint32_t token, uint32_t part) {
   return reinterpret_cast<rushmem::packed_row *>(packets_of_row(e, ranks, set, source, token)) + part;
 }
 
@@ -135,8 +135,8 @@ __device__ inline kept_part send_part(const exchange &e, const rushmem::team &t,
   slim_packet *slots = packets_of_row(e, ranks, round & 1, me, token) + part * part_packets;
 #pragma unroll 1
   for (; to != 0; to &= to - 1) {
-    if (sends_wide(t)) {
-      rushmem::store_packed_row(there(t, wide_part(e, ranks, round & 1, me, token, part), lowest_bit(to)), to_row(v, scale), round);
+    if (sends_packed_rows(t)) {
+      rushmem::store_packed_row(there(t, packed_part(e, ranks, round & 1, me, token, part), lowest_bit(to)), to_row(v, scale), round);
       continue;
     }
     slim_packet *mapped = there(t, slots, lowest_bit(to));

@@ -13,7 +13,7 @@ macro_rules! parts {
 pub const KERNELS: &str = parts!(
     "exchange.h" "numbers.h" "pieces.h" "rows.h" "send.h" "send_rows.h" "routing.h" "receive.h"
     "sums.h" "by_lanes.h" "combine.h"
-    "few.h" "few_send.h" "few_hearing.h" "few_routing.h" "few_rows.h" "few_receive.h" "few_combine.h" "few_wide.h"
+    "few.h" "few_send.h" "few_hearing.h" "few_routing.h" "few_rows.h" "few_receive.h" "few_combine.h" "few_packed.h"
     "moe.cu"
 );
 
