@@ -45,6 +45,19 @@ KERNEL loop_or(uint32_t *x, uint64_t n, int pe) {
 KERNEL loop_set(uint64_t *x, uint64_t n, int pe) {
   for (uint64_t i = threadIdx.x; i < n; i += blockDim.x) rushmem::atomic_set(x + i, i, pe);
 }
+/* The same again and again, of words that the compiler knows nothing of. */
+KERNEL rounds_add(uint64_t *x, uint64_t n, uint64_t rounds, int pe) {
+  for (; rounds != 0; --rounds) {
+    asm volatile("" : "+l"(x));
+    for (uint64_t i = threadIdx.x; i < n; i += blockDim.x) rushmem::atomic_add(x + i, i, pe);
+  }
+}
+KERNEL rounds_set(uint64_t *x, uint64_t n, uint64_t rounds, int pe) {
+  for (; rounds != 0; --rounds) {
+    asm volatile("" : "+l"(x));
+    for (uint64_t i = threadIdx.x; i < n; i += blockDim.x) rushmem::atomic_set(x + i, i, pe);
+  }
+}
 KERNEL loop_g(uint64_t *x, const uint64_t *y, uint64_t n, int pe) {
   for (uint64_t i = threadIdx.x; i < n; i += blockDim.x) x[i] = rushmem::g(y + i, pe);
 }

@@ -77,6 +77,23 @@ template <typename T> RUSHMEM_DEVICE word<T> *atomic_in_run(T *target, int pe) {
   const uint32_t upper = affine_upper(pe) + static_cast<uint32_t>(state().near_apart);
   return reinterpret_cast<word<T> *>(address_in_run(target, upper));
 }
+/* An update that returns nothing. That of a PE of the run comes last, under a predicate: of a loop the compiler
+ * then lays the way to other PEs in front, and no round jumps over it. What the predicate is in that way is said
+ * once more, or loops for PEs of the run would ask for it (performance-log.md, 44). */
+template <uint32_t code, typename T> RUSHMEM_DEVICE void update(T *target, T value, int pe) {
+  uint32_t near = is_in_run(pe);
+  if (RUSHMEM_UNLIKELY(near == 0)) {
+    update_apart<T>(code, target, value, pe);
+    near = 0;
+  }
+  word<T> *const at = atomic_in_run(target, pe);
+  const word<T> bits = to_bits(value);
+  if constexpr (code == RUSHMEM_ATOMIC_SET) write_word_if(near, at, bits);
+  else if constexpr (code == RUSHMEM_ATOMIC_ADD) add_word_if(near, at, bits);
+  else if constexpr (code == RUSHMEM_ATOMIC_AND) and_word_if(near, at, bits);
+  else if constexpr (code == RUSHMEM_ATOMIC_OR) or_word_if(near, at, bits);
+  else xor_word_if(near, at, bits);
+}
 template <typename T> RUSHMEM_DEVICE T fetch_add_in_run(T *target, T value, int pe) {
   if constexpr (is_floating<T>::value) {
     breathe();
@@ -104,8 +121,7 @@ template <typename T> RUSHMEM_DEVICE T atomic_fetch(const T *target, int pe) {
 template <typename T> RUSHMEM_DEVICE void atomic_set(T *target, impl::same<T> value, int pe) {
   RUSHMEM_TRACED(RMA, "atomic_set", true, pe, sizeof(T), target);
   RUSHMEM_ASSERT_ATOMIC(T, number, "atomic_set takes 4- and 8-byte integers, float and double");
-  if (RUSHMEM_LIKELY(impl::is_in_run(pe))) impl::write_word(impl::atomic_in_run(target, pe), impl::to_bits(value));
-  else impl::update_apart<T>(RUSHMEM_ATOMIC_SET, target, value, pe);
+  impl::update<RUSHMEM_ATOMIC_SET, T>(target, value, pe);
 }
 
 /* Sets it and returns what was there. (shmem_atomic_swap)
@@ -161,8 +177,7 @@ template <typename T> RUSHMEM_DEVICE void atomic_add(T *target, impl::same<T> va
     impl::breathe();
     impl::add_float(to.at(target), value);
   } else if constexpr (impl::atomic_check<T>::integer) {
-    if (RUSHMEM_LIKELY(impl::is_in_run(pe))) impl::add_word(impl::atomic_in_run(target, pe), impl::to_bits(value));
-    else impl::update_apart<T>(RUSHMEM_ATOMIC_ADD, target, value, pe);
+    impl::update<RUSHMEM_ATOMIC_ADD, T>(target, value, pe);
   } else {
     static_cast<void>(atomic_fetch_add(target, value, pe));
   }
@@ -214,20 +229,17 @@ template <typename T> RUSHMEM_DEVICE T atomic_fetch_xor(T *target, impl::same<T>
 template <typename T> RUSHMEM_DEVICE void atomic_and(T *target, impl::same<T> value, int pe) {
   RUSHMEM_TRACED(RMA, "atomic_and", true, pe, sizeof(T), target);
   RUSHMEM_ASSERT_ATOMIC(T, integer, "atomic_and takes 4- and 8-byte integers");
-  if (RUSHMEM_LIKELY(impl::is_in_run(pe))) impl::and_word(impl::atomic_in_run(target, pe), impl::to_bits(value));
-  else impl::update_apart<T>(RUSHMEM_ATOMIC_AND, target, value, pe);
+  impl::update<RUSHMEM_ATOMIC_AND, T>(target, value, pe);
 }
 template <typename T> RUSHMEM_DEVICE void atomic_or(T *target, impl::same<T> value, int pe) {
   RUSHMEM_TRACED(RMA, "atomic_or", true, pe, sizeof(T), target);
   RUSHMEM_ASSERT_ATOMIC(T, integer, "atomic_or takes 4- and 8-byte integers");
-  if (RUSHMEM_LIKELY(impl::is_in_run(pe))) impl::or_word(impl::atomic_in_run(target, pe), impl::to_bits(value));
-  else impl::update_apart<T>(RUSHMEM_ATOMIC_OR, target, value, pe);
+  impl::update<RUSHMEM_ATOMIC_OR, T>(target, value, pe);
 }
 template <typename T> RUSHMEM_DEVICE void atomic_xor(T *target, impl::same<T> value, int pe) {
   RUSHMEM_TRACED(RMA, "atomic_xor", true, pe, sizeof(T), target);
   RUSHMEM_ASSERT_ATOMIC(T, integer, "atomic_xor takes 4- and 8-byte integers");
-  if (RUSHMEM_LIKELY(impl::is_in_run(pe))) impl::xor_word(impl::atomic_in_run(target, pe), impl::to_bits(value));
-  else impl::update_apart<T>(RUSHMEM_ATOMIC_XOR, target, value, pe);
+  impl::update<RUSHMEM_ATOMIC_XOR, T>(target, value, pe);
 }
 
 }  // namespace rushmem

@@ -275,6 +275,16 @@ template <typename W> RUSHMEM_DEVICE void and_word(W *to, W v) { fetch_and_word(
 template <typename W> RUSHMEM_DEVICE void or_word(W *to, W v) { fetch_or_word(to, v); }
 template <typename W> RUSHMEM_DEVICE void xor_word(W *to, W v) { fetch_xor_word(to, v); }
 template <typename F> RUSHMEM_DEVICE void add_float(F *to, F v) { fetch_add_float(to, v); }
+#define RUSHMEM_WORD_IF(name)                                                            \
+  template <typename W> RUSHMEM_DEVICE void name##_word_if(uint32_t when, W *to, W v) { \
+    if (when) name##_word(to, v);                                                        \
+  }
+RUSHMEM_WORD_IF(write)
+RUSHMEM_WORD_IF(add)
+RUSHMEM_WORD_IF(and)
+RUSHMEM_WORD_IF(or)
+RUSHMEM_WORD_IF(xor)
+#undef RUSHMEM_WORD_IF
 
 /* Polls between two looks at the clock. One poll is a round of all the block's threads, so few. */
 constexpr uint32_t polls_per_tick = 4;

@@ -37,6 +37,17 @@ namespace impl {
   RUSHMEM_DEVICE void write_word(T *to, T value) {                                          \
     asm("st.relaxed.sys.global." width " [%0], %1;" : "+l"(to) : letter(value) : "memory"); \
   }
+/* Under a predicate; `to` may be any address where it is false. */
+#define RUSHMEM_WORD_IF(name, instruction, T, letter)                                          \
+  RUSHMEM_DEVICE void name(uint32_t when, T *to, T value) {                                        \
+    asm("{\n\t.reg .pred when;\n\tsetp.ne.u32 when, %2, 0;\n\t@when " instruction " [%0], %1;\n\t}" \
+        : "+l"(to)                                                                             \
+        : letter(value), "r"(when)                                      \
+        : "memory");                                                                           \
+  }
+#define RUSHMEM_UPDATE_IF(name, operation, bits)                                                  \
+  RUSHMEM_WORD_IF(name, "red.relaxed.sys.global." operation "." bits "32", uint32_t, "r")         \
+  RUSHMEM_WORD_IF(name, "red.relaxed.sys.global." operation "." bits "64", uint64_t, "l")
 #define RUSHMEM_COMPARE_SWAP(operation, T, letter)                \
   RUSHMEM_DEVICE T compare_swap_word(T *to, T expected, T value) {  \
     T before;                                                       \
@@ -71,6 +82,12 @@ RUSHMEM_RED(or_word, "or.b32", uint32_t, "r")
 RUSHMEM_RED(or_word, "or.b64", uint64_t, "l")
 RUSHMEM_RED(xor_word, "xor.b32", uint32_t, "r")
 RUSHMEM_RED(xor_word, "xor.b64", uint64_t, "l")
+RUSHMEM_WORD_IF(write_word_if, "st.relaxed.sys.global.u32", uint32_t, "r")
+RUSHMEM_WORD_IF(write_word_if, "st.relaxed.sys.global.u64", uint64_t, "l")
+RUSHMEM_UPDATE_IF(add_word_if, "add", "u")
+RUSHMEM_UPDATE_IF(and_word_if, "and", "b")
+RUSHMEM_UPDATE_IF(or_word_if, "or", "b")
+RUSHMEM_UPDATE_IF(xor_word_if, "xor", "b")
 RUSHMEM_ATOM(swap_word, "exch.b32", uint32_t, "r")
 RUSHMEM_ATOM(swap_word, "exch.b64", uint64_t, "l")
 RUSHMEM_COMPARE_SWAP("cas.b16", unsigned short, "h")
@@ -125,6 +142,8 @@ RUSHMEM_DEVICE unsigned short fetch_add_bfloat16(unsigned short *to, unsigned sh
 #endif
 
 #undef RUSHMEM_WRITE
+#undef RUSHMEM_WORD_IF
+#undef RUSHMEM_UPDATE_IF
 #undef RUSHMEM_FETCH
 #undef RUSHMEM_ATOM
 #undef RUSHMEM_RED
