@@ -344,14 +344,16 @@ fn a_pe_killed_on_another_host_ends_what_others_do_with_it() {
 #[track_caller]
 fn kill(job: &mut Job, victim: Pe, others: &[u32]) {
     let killed = job.kill(victim);
+    let mut times = Vec::new();
     for pe in others.iter().copied().map(Pe::new) {
         let outcome = job.outcome(pe);
         assert_eq!(outcome.exit, Exit::Done, "{outcome:?}");
         let end = outcome.stdout.lines().find(|line| line.starts_with("ENDED")).unwrap_or_default();
         assert!(end.contains(&victim.to_string()), "{pe}: {end}");
-        let took = outcome.ended - killed;
-        assert!(took < Duration::from_secs(10), "{pe}: {took:?}");
+        times.push((pe, outcome.ended - killed));
     }
+    // With the times of all: one that is late is another fault than a machine that stood still.
+    assert!(times.iter().all(|(_, took)| *took < Duration::from_secs(10)), "{times:?}");
 }
 
 /// What is on its way to and from the victim when it dies: more than any network takes at once.

@@ -77,9 +77,9 @@ template <typename T> RUSHMEM_DEVICE word<T> *atomic_in_run(T *target, int pe) {
   const uint32_t upper = affine_upper(pe) + static_cast<uint32_t>(state().near_apart);
   return reinterpret_cast<word<T> *>(address_in_run(target, upper));
 }
-/* An update that returns nothing. That of a PE of the run comes last, under a predicate: of a loop the compiler
- * then lays the way to other PEs in front, and no round jumps over it. What the predicate is in that way is said
- * once more, or loops for PEs of the run would ask for it (performance-log.md, 44). */
+/* An update that returns nothing. That of a PE of the run comes last, under a predicate: of a loop the
+ * compiler then lays the way to other PEs in front, and no round jumps over it. What the predicate is in that
+ * way is said once more, or loops for PEs of the run would ask for it (performance-log.md, 44). */
 template <uint32_t code, typename T> RUSHMEM_DEVICE void update(T *target, T value, int pe) {
   uint32_t near = is_in_run(pe);
   if (RUSHMEM_UNLIKELY(near == 0)) {
