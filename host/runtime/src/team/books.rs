@@ -91,15 +91,16 @@ pub(crate) fn granules(bytes: usize) -> usize {
 mod tests {
     use super::*;
 
-    /// The promise of `RUSHMEM_TEAM_MEMORY`'s default: 500 teams of up to four PEs, whatever came first.
+    /// The promise of `RUSHMEM_TEAM_MEMORY`'s default: 500 teams of up to four PEs, whatever came first. A
+    /// world may give away a part of it for a front that fills what GPUs map at a time (world/front.rs).
     #[test]
     fn the_default_holds_500_teams_of_four() {
         for (n, hosts) in [(2, false), (4, false), (8, false), (64, false), (8, true)] {
             let world = Slots::of_world(n, hosts).widened();
-            let mut books =
-                TeamBooks::new((4 << 20) + world.extra(), &TeamPlace::of_world(&world), world.extra());
+            let least = (3 << 20) + world.extra();
+            let mut books = TeamBooks::new(least, &TeamPlace::of_world(&world), world.extra());
             let mut packets = Vec::new();
-            for i in 0..600 {
+            for i in 0..500 {
                 let slots = Slots::within(2 + i % 3, 1, hosts, books.budget());
                 let room = granules(slots.bytes());
                 let (window, bits) =
@@ -108,8 +109,8 @@ mod tests {
                 assert_eq!(books.take(&TeamPlace { board: i + 1, at, room }), Some(0));
                 packets.push(slots.packets);
             }
-            assert!(packets[0] >= 256 && packets[599] == 4, "{packets:?}");
-            assert_eq!(books.teams(), 600);
+            assert!(packets[0] >= 256 && packets[499] == 4, "{packets:?}");
+            assert_eq!(books.teams(), 500);
         }
     }
 

@@ -9,6 +9,8 @@ use crate::net::proxy::ring::DeviceRing;
 use crate::team::books::GRANULE;
 use crate::team::slots::Slots;
 
+/// What GPUs map at a time.
+const MAPPED: usize = 2 << 20;
 /// One line for each PE at the front of the heap, for the kernels' sync, then this PE's own counts.
 pub(super) const SYNC_LINE: usize = 128;
 /// Bytes at the front of the heap that the kernels' sync of `n` PEs takes: the lines, and a count for each
@@ -43,9 +45,10 @@ pub(super) fn team_memory(n: usize, config: &Config, heap: usize, apart: bool) -
     if !config.team_memory_given {
         let usual = asked.max(2 * world);
         for wide in larger {
-            let both = usual + wide.extra().next_multiple_of(GRANULE);
+            // With the words in front of it a multiple of what is mapped at a time, the nearest: less than half
+            // of that is not worth as much memory of every PE again.
+            let both = (usual + wide.extra() + MAPPED / 2) / MAPPED * MAPPED;
             if both <= heap / 4 {
-                // With the words in front of it a multiple of what is mapped at a time.
                 return Ok((both - front.next_multiple_of(GRANULE), wide));
             }
         }
@@ -61,4 +64,29 @@ pub(super) fn team_memory(n: usize, config: &Config, heap: usize, apart: bool) -
         ));
     }
     Ok((asked, larger.into_iter().find(|wide| 2 * wide.bytes() <= asked).unwrap_or(slots)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a world of few PEs commits before the program allocates is a multiple of what GPUs map at a time,
+    /// and at most half of that is lost to teams or unused.
+    #[test]
+    fn the_front_of_a_heap_fills_what_is_mapped() {
+        let config = Config::from_lookup(&|_| None).expect("the defaults");
+        for n in [1, 2, 3, 4, 8, 16, 64] {
+            let (bytes, slots) = team_memory(n, &config, 1 << 30, true).unwrap();
+            let front = slots_offset(n) + bytes;
+            assert_eq!(front.next_multiple_of(GRANULE) % MAPPED, 0, "{n} PEs: {front}");
+            let wanted = config.team_memory as usize + slots.extra();
+            assert!(front.abs_diff(wanted) <= MAPPED / 2, "{n} PEs: {front} for {wanted}");
+            assert!(bytes >= 2 * slots.bytes() - slots.extra(), "{n} PEs: {bytes} for {}", slots.bytes());
+        }
+        // Two to eight PEs of a host, whose start-up has a limit.
+        for n in [2, 4, 8] {
+            let (bytes, _) = team_memory(n, &config, 1 << 30, true).unwrap();
+            assert_eq!((slots_offset(n) + bytes).next_multiple_of(GRANULE), 10 << 20, "{n} PEs");
+        }
+    }
 }
