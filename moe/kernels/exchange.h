@@ -12,7 +12,9 @@
  *   2. a row for each token that has an expert at d, once, whatever number of experts that is. Row t of
  *      source s has a place of its own: no slot is asked for, and nothing is counted at the sender. A small
  *      round sends a row as packets. Otherwise a warp stores the row, or its part of it, plainly, its lanes
- *      meet, and one of them stores the flag, which is the round, with release.
+ *      meet, and one of them stores the flag, which is the round, with release. Where rows are not cast, a
+ *      dispatch of one launch does not send those for s itself, which takes them from where its tokens lie;
+ *      by halves it does, as tokens may be changed once they are sent.
  * d computes the place of each token from the routing, in the order of sources and tokens, while the rows
  * travel. So the result has the same bits in every run.
  *

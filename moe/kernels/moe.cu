@@ -67,8 +67,8 @@ extern "C" __global__ void MOE_BOUNDS dispatch(MOE_PARAMETER rushmem::team t, MO
   const moe::roles w = moe::roles_of(e, t, in);
   moe::send(e, t, in, round, w, out);
   if (blockIdx.x >= w.senders) {
-    moe::receive(e, t, r, round, w.senders, shared, [&] {
-      if (w.split) moe::send_rows(e, t, in, round, w.tokens, {blockIdx.x, gridDim.x, moe::warps - moe::takers}, false, w.apart, out);
+    moe::receive(e, t, r, round, w.senders, w.own_stay ? &in : nullptr, shared, [&] {
+      if (w.split) moe::send_rows(e, t, in, round, w, {blockIdx.x, gridDim.x, moe::warps - moe::takers}, false, out);
     });
   }
   moe::count_round(e, e.sent, round);
@@ -80,7 +80,7 @@ extern "C" __global__ void MOE_BOUNDS dispatch_send(MOE_PARAMETER rushmem::team 
   __shared__ moe::outgoing of_warps[moe::warps];
   const uint64_t round = e.sent[blockIdx.x] + 1;
   const uint64_t said = in.count_at ? *in.count_at : in.count;
-  moe::send(e, t, in, round, moe::roles{static_cast<uint32_t>(said), 0, false, 1}, of_warps[moe::warp_of()]);
+  moe::send(e, t, in, round, moe::roles{static_cast<uint32_t>(said), 0, false, 1, false}, of_warps[moe::warp_of()]);
   moe::count_round(e, e.sent, round);
 }
 
@@ -88,7 +88,7 @@ extern "C" __global__ void MOE_BOUNDS dispatch_receive(MOE_PARAMETER rushmem::te
   RUSHMEM_DYNAMIC_SHARED(unsigned char, shared);
   rushmem::await_stream();
   const uint64_t round = e.received[blockIdx.x] + 1;
-  moe::receive(e, t, r, round, 0, shared, [] {});
+  moe::receive(e, t, r, round, 0, nullptr, shared, [] {});
   moe::count_round(e, e.received, round);
 }
 

@@ -112,9 +112,10 @@ __device__ inline void take_packets(const exchange &e, const received &r, const 
   }
 }
 
-/* A part of a row that has come: the part that its flag stands for, and of that the scales of its columns. */
-__device__ inline void take_row(const exchange &e, const received &r, mover &m, const unsigned char *row, uint32_t part,
-                                uint32_t parts) {
+/* A part of a row that has come, with what lies `beside` it: the part that its flag stands for, and of that the
+ * scales of its columns. */
+__device__ inline void take_row(const exchange &e, const received &r, mover &m, const unsigned char *row,
+                                const unsigned char *beside, uint32_t part, uint32_t parts) {
 #if MOE_CAST
   /* As the sender cut it: by groups. */
   const range groups = part_of((e.hidden + group_columns - 1) / group_columns, part, parts);
@@ -125,10 +126,11 @@ __device__ inline void take_row(const exchange &e, const received &r, mover &m, 
 #endif
   const bool along = r.side && parts == 1 && e.side_bytes % 16 == 0;
   const uint32_t data_end = data.end * 16;
-  m.move(e, r, row, data.begin * 16, along ? data_end + e.side_bytes : data_end);
+  const bool apart = MOE_CAST == 0 && beside != row + e.data_bytes;
+  m.move(e, r, row, data.begin * 16, along && !apart ? data_end + e.side_bytes : data_end);
+  if (along && apart) m.move(e, r, beside - e.data_bytes, data_end, data_end + e.side_bytes);
   if (r.side && !along) {
     const placed &to = m.at_hand();
-    const unsigned char *beside = row + e.data_bytes;
 #if MOE_CAST
     for (uint32_t g = groups.begin + lane_of(); g < groups.end; g += lanes) {
       for (uint32_t c = 0; c < to.copies; ++c) {
@@ -186,15 +188,17 @@ __device__ inline void tell_of_round(const exchange &e, const rushmem::team &t, 
 
 /* By a warp: how many of the items from `item` up to `end`, at most one for each lane, have come, those up to
  * the first that has not. Behind it they may be fetched. */
-__device__ inline uint32_t have_come(const exchange &e, const known &k, uint32_t ranks, uint64_t round, const shares &s,
-                                     uint32_t item, uint32_t end) {
+__device__ inline uint32_t have_come(const exchange &e, const known &k, uint32_t ranks, uint32_t here, uint64_t round,
+                                     const shares &s, uint32_t item, uint32_t end) {
   item += lane_of();
   bool has = false;
   if (item < end) {
     const uint32_t at = item / s.parts, part = item - at * s.parts;
     const place_of_token p = locate(k, ranks, at);
     const uint32_t n = k.counts[p.source];
-    if (n > e.few && part < flags_of(e, n)) {
+    if (p.source == here) {
+      has = true;
+    } else if (n > e.few && part < flags_of(e, n)) {
       has = rushmem::signal_fetch(e.row_flags + row_index(e, ranks, round & 1, p.source, p.token) * e.parts + part) >= round;
     }
   }
@@ -203,10 +207,11 @@ __device__ inline uint32_t have_come(const exchange &e, const known &k, uint32_t
   return missing == 0 ? lanes : __ffs(static_cast<int>(missing)) - 1;
 }
 
-/* By a warp: takes its share of the rows. */
+/* By a warp: takes its share of the rows; those of `in`, if there is one, from where the tokens lie. */
 __device__ inline void take_share(const exchange &e, const rushmem::team &t, const received &r, const known &k, const table &all,
-                                  const shares &s, uint32_t taker, rooms_of_warp *own) {
+                                  const shares &s, const tokens *in, uint32_t taker, rooms_of_warp *own) {
   const uint32_t ranks = static_cast<uint32_t>(t.n_pes()), begin = s.begin(taker);
+  const uint32_t here = in ? static_cast<uint32_t>(t.my_pe()) : ~0u;
   const uint32_t end = s.items - begin < s.each ? s.items : begin + s.each;
   uint32_t *const before = all.before + (MOE_LAYOUT == 1 ? 0 : taker * e.experts_a_rank);
   mover m;
@@ -229,7 +234,7 @@ __device__ inline void take_share(const exchange &e, const rushmem::team &t, con
       continue;
     }
     const size_t row = row_index(e, ranks, all.round & 1, p.source, p.token);
-    if (seen <= item) seen = item + have_come(e, k, ranks, all.round, s, item, end);
+    if (seen <= item) seen = item + have_come(e, k, ranks, here, all.round, s, item, end);
     if (seen <= item) {
       m.drain(e, r);
       /* One lane acquires for the warp, which meets behind it. */
@@ -237,18 +242,24 @@ __device__ inline void take_share(const exchange &e, const rushmem::team &t, con
       pieces::behind_flags();
       seen = item + 1;
     }
-    take_row(e, r, m, e.rows + row * e.row_bytes, part, flags);
+    if (p.source == here) {
+      take_row(e, r, m, in->x + size_t(p.token) * e.data_bytes, in->side + size_t(p.token) * e.side_bytes, part, flags);
+    } else {
+      const unsigned char *come = e.rows + row * e.row_bytes;
+      take_row(e, r, m, come, come + e.data_bytes, part, flags);
+    }
     /* The next item's places may be others. */
     if (part + 1 >= flags) m.another();
   }
   m.end(e, r);
 }
 
-/* All of this block's part of receiving, which the first `senders` blocks have none of. Meanwhile the warps
+/* All of this block's part of receiving, which the first `senders` blocks have none of. Rows of this rank's
+ * own tokens are taken from `in`, where that is given, and have not been sent. Meanwhile the warps
  * that take none do what `meanwhile` says, in rounds that can be. */
 template <typename Meanwhile>
 __device__ inline void receive(const exchange &e, const rushmem::team &t, const received &r, uint64_t round, uint32_t senders,
-                               unsigned char *shared, const Meanwhile &meanwhile) {
+                               const tokens *in, unsigned char *shared, const Meanwhile &meanwhile) {
   __shared__ known k;
   const uint32_t ranks = static_cast<uint32_t>(t.n_pes());
   rooms_of_warp *const own = reinterpret_cast<rooms_of_warp *>(shared);
@@ -273,7 +284,7 @@ __device__ inline void receive(const exchange &e, const rushmem::team &t, const 
   if (k.failure) return;
   begin_places(e, static_cast<uint32_t>(t.my_pe()) * e.experts_a_rank, all);
   if (warp_of() + takers < warps) meanwhile();
-  else take_share(e, t, r, k, all, s, warp_of() - (warps - takers), own + (warp_of() - (warps - takers)));
+  else take_share(e, t, r, k, all, s, in, warp_of() - (warps - takers), own + (warp_of() - (warps - takers)));
 }
 
 }  // namespace moe

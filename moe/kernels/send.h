@@ -19,15 +19,15 @@ __device__ inline uint32_t expert_of(const exchange &e, const tokens &in, size_t
   return is_absent(e, rank_of(e, static_cast<uint32_t>(id))) ? nowhere : static_cast<uint32_t>(id);
 }
 
-/* Where token `token` goes. */
+/* Where token `token` goes; but for `left_out`, a rank that finds its rows otherwise. */
 __device__ inline void address(const exchange &e, const rushmem::team &t, const tokens &in, uint32_t set, uint32_t token,
-                               outgoing &out) {
+                               uint32_t left_out, outgoing &out) {
   const uint32_t lane = lane_of(), me = static_cast<uint32_t>(t.my_pe());
   uint32_t id = nowhere;
   if (lane < e.top_k) id = expert_of(e, in, size_t(token) * e.top_k + lane);
   const uint32_t rank = id < unheard ? rank_of(e, id) : ~0u;
   const uint32_t alike = __match_any_sync(all_lanes, rank), below = (1u << lane) - 1;
-  const bool first = rank != ~0u && (alike & below) == 0;
+  const bool first = rank != ~0u && rank != left_out && (alike & below) == 0;
   const uint32_t firsts = __ballot_sync(all_lanes, first);
   bool far = false;
   if (first) {

@@ -107,13 +107,24 @@ __device__ inline void announce_all(const exchange &e, uint64_t round, unannounc
   u.pe = -1;
 }
 
+/* Who sends rows in a dispatch. */
+struct roles {
+  uint32_t tokens;  /* of this rank */
+  uint32_t senders; /* blocks that only send, the first ones, while the others receive */
+  bool split;       /* the warps of each block that receive nothing send, while the others receive */
+  uint32_t apart;   /* how far apart the tokens are that are sent side by side */
+  bool own_stay;    /* rows for this rank itself are not sent: they are taken from where the tokens lie */
+  __device__ uint32_t left_out(const rushmem::team &t) const { return own_stay ? static_cast<uint32_t>(t.my_pe()) : ~0u; }
+};
+
 /* Sends whole rows, of tokens that are dealt out to a crew, and where `routes` their routing. While a part of
  * a row is stored the one behind it is being read, and several rows are announced together, as that waits
  * until they have arrived. The tokens are taken `apart` from each other: those side by side are one
  * receiving warp's. */
-__device__ inline void send_rows(const exchange &e, const rushmem::team &t, const tokens &in, uint64_t round, uint32_t n, const crew &c,
-                                 bool routes, uint32_t apart, outgoing &out) {
+__device__ inline void send_rows(const exchange &e, const rushmem::team &t, const tokens &in, uint64_t round, const roles &w,
+                                 const crew &c, bool routes, outgoing &out) {
   const uint32_t ranks = static_cast<uint32_t>(t.n_pes()), me = static_cast<uint32_t>(t.my_pe());
+  const uint32_t n = w.tokens, apart = w.apart, left_out = w.left_out(t);
   const uint32_t turns = (n + apart - 1) / apart, items = turns * apart, quads = quads_of_token(e);
   const dealt d = deal(items, c);
   if (warp_of() >= d.each) return;
@@ -130,7 +141,7 @@ __device__ inline void send_rows(const exchange &e, const rushmem::team &t, cons
   while (item < items) {
     const uint32_t token = token_of(item), following = next_of(item + d.step);
     const uint64_t weights = routes ? weights_ahead(e, t, in, token) : 0;
-    address(e, t, in, round & 1, token, out);
+    address(e, t, in, round & 1, token, left_out, out);
     if (routes) send_routing(e, t, in, round, token, out, weights);
 #pragma unroll 1
     for (uint32_t base = 0; base < quads; base += quads_of_load) {
@@ -166,22 +177,20 @@ __device__ inline void send_rows(const exchange &e, const rushmem::team &t, cons
  * they are warps of each block, where there are some that receive nothing. */
 constexpr uint32_t many_tokens = 2048, many_blocks = 64;
 
-/* Who sends rows in a dispatch. */
-struct roles {
-  uint32_t tokens;  /* of this rank */
-  uint32_t senders; /* blocks that only send, a third, the first ones, while the others receive */
-  bool split;       /* the warps of each block that receive nothing send, while the others receive */
-  uint32_t apart;   /* how far apart the tokens are that are sent side by side */
-};
-/* Else all do both, one after the other. */
+/* In a dispatch of one launch: the tokens lie where they are until all of it has ended. Else all blocks send
+ * and receive, one after the other. */
 __device__ inline roles roles_of(const exchange &e, const rushmem::team &t, const tokens &in) {
   const uint64_t said = in.count_at ? *in.count_at : in.count;
-  roles w{static_cast<uint32_t>(said), 0, false, 1};
-  if (said < many_tokens || said > e.max_tokens || said <= e.few) return w;
+  const uint32_t ranks = static_cast<uint32_t>(t.n_pes());
+  roles w{static_cast<uint32_t>(said), 0, false, 1, false};
+  if (said > e.max_tokens || said <= e.few) return w;
+  /* What is cast is sent to this rank, too: a row is cast once, and received as often as experts want it. */
+  w.own_stay = MOE_CAST == 0;
+  if (said < many_tokens || (w.own_stay && ranks == 1)) return w;
   if (gridDim.x >= many_blocks) w.senders = gridDim.x / 3;
   else w.split = takers < warps;
   const uint32_t all_takers = (gridDim.x - w.senders) * takers;
-  if (w.senders != 0 || w.split) w.apart = (w.tokens * static_cast<uint32_t>(t.n_pes()) + all_takers - 1) / all_takers;
+  if (w.senders != 0 || w.split) w.apart = (w.tokens * ranks + all_takers - 1) / all_takers;
   return w;
 }
 
@@ -198,7 +207,10 @@ __device__ inline void send(const exchange &e, const rushmem::team &t, const tok
   }
   if (said > e.max_tokens) return;
   const uint32_t n = static_cast<uint32_t>(said);
-  const bool packed = n <= e.few, first = w.senders != 0 || w.split;
+  /* Nothing but routing is sent where there is no other rank. */
+  const bool alone = w.own_stay && ranks == 1;
+  const bool packed = n <= e.few, first = w.senders != 0 || w.split || alone;
+  const uint32_t left_out = w.left_out(t);
   const uint32_t parts = packed ? parts_of(n, (groups_of(e) + 1) / 2) : flags_of(e, n), items = n * parts;
   crew c = all_hands();
   if (first) {
@@ -206,14 +218,14 @@ __device__ inline void send(const exchange &e, const rushmem::team &t, const tok
     const dealt d = deal(n, c);
     for (uint32_t token = d.first + warp_of(); token < n && warp_of() < d.each; token += d.step) {
       const uint64_t weights = weights_ahead(e, t, in, token);
-      address(e, t, in, round & 1, token, out);
+      address(e, t, in, round & 1, token, left_out, out);
       send_routing(e, t, in, round, token, out, weights);
       __syncwarp();
     }
-    if (w.split || c.block >= w.senders) return;
+    if (w.split || alone || c.block >= w.senders) return;
     c.blocks = w.senders;
   }
-  if (!packed && parts == 1) return send_rows(e, t, in, round, n, c, !first, w.apart, out);
+  if (!packed && parts == 1) return send_rows(e, t, in, round, w, c, !first, out);
   const dealt d = deal(items, c);
   for (uint32_t item = d.first + warp_of(); item < items && warp_of() < d.each; item += d.step) {
     const uint32_t token = item / parts, part = item - token * parts;
@@ -221,7 +233,7 @@ __device__ inline void send(const exchange &e, const rushmem::team &t, const tok
     const uint64_t weights = routes ? weights_ahead(e, t, in, token) : 0;
     uint4 ahead{};
     if (packed) ahead = read_ahead(e, in, token, part, parts);
-    address(e, t, in, round & 1, token, out);
+    address(e, t, in, round & 1, token, left_out, out);
     if (routes) send_routing(e, t, in, round, token, out, weights);
     if (packed) send_packets(e, t, in, round, token, part, parts, out, ahead);
     else if (out.ranks != 0) send_row(e, t, in, round, token, part, parts, out);

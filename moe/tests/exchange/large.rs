@@ -106,25 +106,43 @@ fn more_tokens_than_shared_memory_has_room_for() {
 }
 
 /// From 2048 tokens and 64 blocks on some blocks send while others receive: ranks that do and ranks that do
-/// not, in one round.
+/// not, in one round; rows that are cast, which a rank sends to itself, too, and rows that stay as they are,
+/// which it takes from where its tokens lie.
 #[test]
 fn some_blocks_send_while_others_receive() {
-    testing::pes(2).timeout(Duration::from_secs(240)).run(|world| {
+    let cast = Payload::Cast(Fp8::E4m3, Scales::F32);
+    let bytes = Payload::Bytes { row: 48, side: 16 };
+    let kinds = [(LAYOUTS[0], cast), (LAYOUTS[1], bytes), (LAYOUTS[2], bytes), (LAYOUTS[2], cast)];
+    many_tokens(2, kinds, &[[2049, 2048], [2047, 2048], [2049, 0], [3, 2048]]);
+}
+
+/// There is nobody to send rows to that stay as they are.
+#[test]
+fn a_rank_alone_takes_its_many_tokens_from_where_they_lie() {
+    let kinds = LAYOUTS.map(|layout| (layout, Payload::Floats(Float::Bf16)));
+    many_tokens(1, kinds, &[[2049], [2048], [2047], [0]]);
+}
+
+fn many_tokens<const KINDS: usize, const N: usize>(
+    n: u32,
+    kinds: [(Layout, Payload); KINDS],
+    rounds: &'static [[usize; N]],
+) {
+    testing::pes(n).timeout(Duration::from_secs(240)).run(move |world| {
         let mut rng = Rng(seed(world));
         let team = world.team();
         let stream = world.stream().unwrap();
-        for (layout, shared_routing) in [(LAYOUTS[0], Some(0)), (LAYOUTS[1], None), (LAYOUTS[2], None)] {
-            let payload = Payload::Cast(Fp8::E4m3, Scales::F32);
+        for (layout, payload) in kinds {
             let case = Case {
                 layout,
                 payload,
-                shared_routing,
+                shared_routing: matches!(layout, Layout::ExpertMajor).then_some(0),
                 few: 32,
                 threads: Some(32),
                 ..Case::new(2049, 16, 7, 3)
             };
             let bench = Bench::of(&team, case, case.config().blocks(65));
-            for counts in [[2049, 2048], [2047, 2048], [2049, 0], [3, 2048]] {
+            for counts in rounds {
                 let seed = rng.next();
                 let all = bench.draw(seed, |_, rank| counts[rank]);
                 bench.round(&stream, seed, &all, Halves::Whole, || Duration::ZERO);
