@@ -112,8 +112,8 @@ __device__ inline void take_packets(const exchange &e, const received &r, const 
   }
 }
 
-/* A part of a row that has come, with what lies `beside` it: the part that its flag stands for, and of that the
- * scales of its columns. */
+/* A part of a row that has come, with what lies `beside` it: the part that its flag stands for, and of that
+ * the scales of its columns. */
 __device__ inline void take_row(const exchange &e, const received &r, mover &m, const unsigned char *row,
                                 const unsigned char *beside, uint32_t part, uint32_t parts) {
 #if MOE_CAST

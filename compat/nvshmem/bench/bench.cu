@@ -160,8 +160,17 @@ struct rounds {
   uint32_t iterations, batches, warm_up;
 };
 
-/* Bytes over which rounds go: more than the L1 caches of so many blocks hold. */
+/* Bytes that rounds walk through at most: more than the L1 caches of so many blocks hold. */
 static uint64_t room_of(uint64_t blocks) { return std::max<uint64_t>(1 << 20, blocks << 19); }
+/* How many places rounds go to: more than the L1 caches of the blocks that have a word hold, and no more, so
+ * that the GPU's own cache has them (rushmem-perf's Spec::places). A power of two. */
+static uint64_t places_of(uint64_t blocks, uint64_t bytes, uint64_t step) {
+  blocks = std::max<uint64_t>(std::min(blocks, (bytes + 7) / 8), 1);
+  const uint64_t lines = std::max(step, blocks * 128);
+  uint64_t places = 1;
+  while (places * lines < room_of(blocks)) places *= 2;
+  return places;
+}
 
 static double middle(std::vector<double> times) {
   std::sort(times.begin(), times.end());
@@ -281,7 +290,7 @@ struct bench {
     j.step = (j.bytes + 255) / 128 * 128, j.sources = j.targets = 0;
     const bool moves = (m.bandwidth && m.what < SUM) || m.gets;
     uint32_t *places = moves ? (m.gets ? &j.sources : &j.targets) : nullptr;
-    while (places && (*places + 1) * j.step < room_of(blocks)) *places = 2 * *places + 1;
+    if (places) *places = static_cast<uint32_t>(places_of(blocks, j.bytes, j.step) - 1);
     j.salt = job_of.agree(j.salt * 6364136223846793005ull + 1442695040888963407ull);
     const std::vector<double> few = run(m, ours, false, blocks, threads, {3, 1, 2});
     const double one = few.empty() ? 1.0 : std::max(few[0], 1.0), time = o.budget_ms * 1e6 / o.samples;

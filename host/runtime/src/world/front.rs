@@ -45,8 +45,8 @@ pub(super) fn team_memory(n: usize, config: &Config, heap: usize, apart: bool) -
     if !config.team_memory_given {
         let usual = asked.max(2 * world);
         for wide in larger {
-            // With the words in front of it a multiple of what is mapped at a time, the nearest: less than half
-            // of that is not worth as much memory of every PE again.
+            // With the words in front of it a multiple of what is mapped at a time, the nearest: less than
+            // half of that is not worth as much memory of every PE again.
             let both = (usual + wide.extra() + MAPPED / 2) / MAPPED * MAPPED;
             if both <= heap / 4 {
                 return Ok((both - front.next_multiple_of(GRANULE), wide));

@@ -73,9 +73,11 @@ impl Spec {
         if !moves && !matches!(self.what, What::PutBw | What::PBw) {
             return (step, 0);
         }
-        // More than the caches of so many blocks hold back.
-        let room = (u64::from(self.blocks) << 19).max(1 << 20);
-        (step, room.div_ceil(step).next_power_of_two() as u32 - 1)
+        // More than the caches of the blocks that have a word hold back, and no more: a cache has whole
+        // lines, and what rounds walk through should be in the memory's cache, whatever was measured before.
+        let blocks = u64::from(self.blocks).min(self.bytes.div_ceil(8)).max(1);
+        let (room, lines) = ((blocks << 19).max(1 << 20), step.max(blocks * 128));
+        (step, room.div_ceil(lines).next_power_of_two() as u32 - 1)
     }
 
     /// Where a round's bytes begin in the memory that it reads, and in that which it writes.
@@ -224,6 +226,20 @@ mod tests {
         let spec = Spec::new(What::PPingpong);
         assert_eq!(spec.probe().as_deref(), Some("probe_p_pingpong_thread"));
         assert_eq!(Spec { bytes: 16, ..spec }.probe(), None);
+    }
+
+    /// A line of each block's own cache a round, so that few words of many blocks do not walk through more
+    /// than the memory's cache has room for.
+    #[test]
+    fn rounds_of_few_words_go_to_4096_places() {
+        for (blocks, bytes) in [(1, 8), (32, 1024), (33, 8), (33, 264), (132, 8), (132, 1056), (132, 4096)] {
+            let get = Spec { bytes, blocks, ..Spec::new(What::GBw) };
+            let (step, more) = get.places();
+            assert!((4096..8192).contains(&(more + 1)), "{bytes} B by {blocks}: {more}");
+            assert!(step * u64::from(more) < 36 << 20, "{bytes} B by {blocks}: {step}");
+        }
+        let get = Spec { bytes: 1 << 20, blocks: 132, ..Spec::new(What::GBw) };
+        assert_eq!(get.places().1, 127);
     }
 
     #[test]
