@@ -239,6 +239,10 @@ impl<'t, 'w> Bench<'t, 'w> {
                 Halves::Whole => self.exchange.dispatch(&tokens, &to, stream).unwrap(),
                 Halves::Split => {
                     self.exchange.dispatch_send(&tokens, stream).unwrap();
+                    // What has been sent may change.
+                    stream.synchronize().unwrap();
+                    self.x.fill(0x55).unwrap();
+                    self.side.fill(0x55).unwrap();
                     std::thread::sleep(late());
                     self.exchange.dispatch_receive(&to, stream).unwrap();
                 }

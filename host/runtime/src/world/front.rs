@@ -75,7 +75,7 @@ mod tests {
     #[test]
     fn the_front_of_a_heap_fills_what_is_mapped() {
         let config = Config::from_lookup(&|_| None).expect("the defaults");
-        for n in [1, 2, 3, 4, 8, 16, 64] {
+        for n in [1, 2, 3, 4, 8, 16, 64, 300, 1000, 4000] {
             let (bytes, slots) = team_memory(n, &config, 1 << 30, true).unwrap();
             let front = slots_offset(n) + bytes;
             assert_eq!(front.next_multiple_of(GRANULE) % MAPPED, 0, "{n} PEs: {front}");
